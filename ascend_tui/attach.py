@@ -1,0 +1,205 @@
+"""From a pid to a greeted shim: reuse the one that is there, else inject it and wait for its hello."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ascend_tui import shim
+from ascend_tui.connection import ShimClient, ShimError, ShimGone, ShimShut, ShimSilent
+from ascend_tui.frozen import frozen
+from ascend_tui.inject import inject
+from ascend_tui.target import (
+    Refusal,
+    RefusedError,
+    Target,
+    TargetGone,
+    preflight,
+    read_target,
+    socket_path,
+)
+
+BOOT_S = 8.0
+SHUT_S = 1.0
+"""How long a shim that hangs up on a greeting may be one that is being removed."""
+POLL_S = 0.002
+STANDS_STILL = ("gone", "zombie", "stopped", "traced", "uninterruptible")
+"""The refusals that explain why a shim does not answer."""
+
+
+@frozen
+class Attached:
+    """A greeted shim and how we came to it; times in milliseconds."""
+
+    client: ShimClient
+    method: str
+    reason: str
+    stops_ms: tuple[float, ...]
+    hello_ms: float
+
+
+def target_of(pid: int) -> Target:
+    """Return the facts of a process.  Raises RefusedError when there is none."""
+    try:
+        return read_target(pid)
+    except TargetGone:
+        raise RefusedError(_gone(pid)) from None
+
+
+def has_shim(target: Target) -> bool:
+    """Tell whether a shim answers in `target`; the path of its socket may outlive it."""
+    # Not Path.exists(): it raises in the private folder of another user.
+    if not os.path.exists(socket_path(target)):
+        return False
+    try:
+        ShimClient.connect(target, name="look", writable=False).close()
+    except ShimError:
+        return False
+    return True
+
+
+def why_not(target: Target) -> Refusal | None:
+    """Return why an injection into `target` would be refused, also when it has ended meanwhile."""
+    try:
+        return preflight(target)
+    except TargetGone:
+        return _gone(target.id.pid)
+
+
+def attach(
+    target: Target,
+    *,
+    name: str,
+    writable: bool,
+    method: str = "auto",
+    resume: Mapping[str, Any] | None = None,
+    may_inject: bool = True,
+    on_progress: Callable[[str], None] | None = None,
+) -> Attached:
+    """Return a greeted shim in `target`, injected if none is there yet and `may_inject`.
+
+    Raises RefusedError with the reason and the next step, before anything was done to the target
+    where that can be known before; ShimError when there is a shim that cannot be spoken to, and
+    ShimGone when there is none and none may be injected.
+    """
+    began = time.monotonic()
+    tell = on_progress or (lambda text: None)
+    tell("looking for a shim")
+    client = _present(target, name, writable, resume, may_inject)
+    if client is not None:
+        return Attached(client, "reused", "a shim was already there", (), _ms(began))
+    tell("checking what an attach needs")
+    refusal = why_not(target)
+    if refusal is not None:
+        raise RefusedError(refusal)
+    error_file = socket_path(target).with_name(socket_path(target).name + ".error")
+    # What an earlier boot, or an earlier process of this pid, left there is no news.
+    _take(error_file)
+    tell("injecting the shim")
+    used, reason, stops_ms = _inject(target, method)
+    tell("waiting for the shim")
+    handed_over = time.monotonic()
+    while True:
+        try:
+            client = ShimClient.connect(target, name=name, writable=writable, resume=resume)
+            return Attached(client, used, reason, stops_ms, _ms(began))
+        except (ShimGone, ShimShut, ShimSilent):
+            why = _take(error_file)
+        if why:
+            raise RefusedError(_did_not_start(target, why))
+        if time.monotonic() - handed_over > BOOT_S:
+            raise RefusedError(why_not(target) or _silent(target, used))
+        time.sleep(POLL_S)
+
+
+def _present(
+    target: Target, name: str, writable: bool, resume: Mapping[str, Any] | None, may_inject: bool
+) -> ShimClient | None:
+    """Greet the shim that is there; None when there is none and one may be injected."""
+    end = time.monotonic() + SHUT_S
+    while True:
+        try:
+            return ShimClient.connect(target, name=name, writable=writable, resume=resume)
+        except ShimGone:
+            if not may_inject:
+                raise
+            return None
+        except ShimShut:
+            # A shim that is being removed is gone in a moment; one that is full stays full.
+            if time.monotonic() > end:
+                raise
+        except ShimSilent:
+            refusal = why_not(target)
+            # Whether it may be traced is of no interest here: nothing will be injected.
+            if refusal is not None and refusal.code in STANDS_STILL:
+                raise RefusedError(refusal) from None
+            raise
+        time.sleep(POLL_S)
+
+
+def _inject(target: Target, method: str) -> tuple[str, str, tuple[float, ...]]:
+    """Return how the shim came in, why that way, and how long that stopped a thread."""
+    try:
+        done = inject(target, shim.payload(), method)
+    except TargetGone:
+        raise RefusedError(_gone(target.id.pid)) from None
+    except RefusedError as error:
+        if error.refusal.code != "busy":
+            raise
+        # Another monitor injects at this very moment: its shim serves us as well.
+        end = time.monotonic() + BOOT_S
+        while time.monotonic() < end:
+            if os.path.exists(socket_path(target)):
+                return "reused", "another monitor injected it at the same time", ()
+            time.sleep(POLL_S)
+        raise
+    return done.method, done.reason, done.stops_ms
+
+
+def _ms(began: float) -> float:
+    return (time.monotonic() - began) * 1e3
+
+
+def _take(error_file: Path) -> str:
+    """Return what a boot that failed left there, once; empty when nothing did."""
+    try:
+        text = error_file.read_text(errors="replace")[:500]
+        if text:
+            error_file.unlink()
+    except OSError:
+        return ""
+    return text
+
+
+def _gone(pid: int) -> Refusal:
+    return Refusal(
+        "gone",
+        "cannot attach to {pid}",
+        "there is no such process",
+        "list what can be attached to with: ascend-tui ps",
+        (("pid", pid),),
+    )
+
+
+def _did_not_start(target: Target, why: str) -> Refusal:
+    return Refusal(
+        "boot",
+        "the shim did not start in {pid}",
+        "{why}",
+        "the training is untouched; remove what the reason names, then attach again",
+        (("pid", target.id.pid), ("why", why)),
+    )
+
+
+def _silent(target: Target, method: str) -> Refusal:
+    return Refusal(
+        "silent",
+        "the shim in {pid} did not answer within {seconds} s",
+        "it was handed over ({method}), but no Python code of the process has run since: the interpreter is "
+        "busy in native code that holds its lock",
+        "it starts by itself as soon as Python runs again; attach again then",
+        (("pid", target.id.pid), ("seconds", int(BOOT_S)), ("method", method)),
+    )

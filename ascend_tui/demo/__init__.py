@@ -1,0 +1,1 @@
+"""The training of `ascend-tui demo`; it knows nothing of the monitor."""

@@ -1,0 +1,135 @@
+"""A small GPT that learns to continue generated text: a real training for the demo.
+
+It imports nothing of ascend-tui: the demo attaches to it as to any other process.  It says one line
+of JSON after its first step, so that the demo knows when it is running.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import ctypes
+import json
+import os
+import random
+import sys
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+CONTEXT = 64
+WIDTH = 128
+HEADS = 4
+LAYERS = 4
+BATCH = 8
+WORDS = ("the", "model", "learns", "a", "little", "with", "every", "step", "and", "loss", "goes", "down")
+
+
+class Block(nn.Module):
+    """Attention and a feed-forward part, each with its own norm and a residual."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm_attention = nn.LayerNorm(WIDTH)
+        self.qkv = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.norm_mlp = nn.LayerNorm(WIDTH)
+        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        qkv = self.qkv(self.norm_attention(x)).view(batch, length, 3, HEADS, WIDTH // HEADS)
+        query, key, value = qkv.permute(2, 0, 3, 1, 4)
+        mixed = functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.dropout(self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH)))
+        x = x + self.dropout(self.mlp(self.norm_mlp(x)))
+        return x
+
+
+class Gpt(nn.Module):
+    """A character model."""
+
+    def __init__(self, characters: int) -> None:
+        super().__init__()
+        self.tokens = nn.Embedding(characters, WIDTH)
+        self.places = nn.Embedding(CONTEXT, WIDTH)
+        self.blocks = nn.ModuleList(Block() for _ in range(LAYERS))
+        self.norm = nn.LayerNorm(WIDTH)
+        self.head = nn.Linear(WIDTH, characters)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.tokens(x) + self.places(torch.arange(x.shape[1], device=x.device))
+        for block in self.blocks:
+            x = block(x)
+        logits: torch.Tensor = self.head(self.norm(x))
+        return logits
+
+
+def write_text(characters: int, seed: int = 0) -> str:
+    """Return generated text of about `characters` characters."""
+    chooser = random.Random(seed)
+    words: list[str] = []
+    size = 0
+    while size < characters:
+        word = chooser.choice(WORDS)
+        words.append(word)
+        size += len(word) + 1
+    return " ".join(words)
+
+
+def choose_device() -> torch.device:
+    """Return the npu or the GPU where there is one, else the CPU."""
+    with contextlib.suppress(ImportError, RuntimeError, OSError):
+        import torch_npu  # type: ignore[import-not-found]  # noqa: F401
+
+        if torch.npu.is_available():  # type: ignore[attr-defined]
+            return torch.device("npu:0")
+    return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+
+
+def let_parent_trace() -> None:
+    """Allow the demo's monitor to attach where Yama lets only a parent trace (ptrace_scope 1)."""
+    pr_set_ptracer, any_process = 0x59616D61, ctypes.c_ulong(-1)
+    ctypes.CDLL(None).prctl(pr_set_ptracer, any_process, 0, 0, 0)
+
+
+def main() -> int:
+    """Train until the parent is gone."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fault", choices=("none", "leak"), default="none")
+    parser.add_argument("--steps", type=int, default=0)
+    options = parser.parse_args()
+    let_parent_trace()
+    torch.manual_seed(0)
+    torch.set_num_threads(max(1, min(4, (os.cpu_count() or 2) // 2)))
+    device = choose_device()
+    text = write_text(2_000_000)
+    letters = sorted(set(text))
+    data = torch.tensor([letters.index(letter) for letter in text], dtype=torch.long)
+    model = Gpt(len(letters)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    kept: list[torch.Tensor] = []
+    parent = os.getppid()
+    step = 0
+    while os.getppid() == parent and (not options.steps or step < options.steps):
+        starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
+        batch = torch.stack([data[start : start + CONTEXT + 1] for start in starts]).to(device)
+        logits = model(batch[:, :-1])
+        loss = functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        optimizer.step()
+        if options.fault == "leak":
+            # The fault: "keep them for a plot later".
+            kept.append(logits.detach().repeat(1, 1, 20))
+        step += 1
+        if step == 1:
+            parameters = sum(one.numel() for one in model.parameters())
+            print(json.dumps({"device": str(device), "parameters": parameters}), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""Save what is on screen: the picture, and the numbers behind it."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ascend_tui.frame import Frame, json_lines
+
+Export = Callable[[str, bytes], Path]
+"""Write a file of this name into the run's folder, and say where it is."""
+
+
+def save(export: Export, frame: Frame, picture: str) -> Path:
+    """Write `picture` as SVG and `frame` as JSON lines; return their folder.  Raises OSError."""
+    moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(frame.wall_s))
+    numbers = "".join(json.dumps(one, allow_nan=False) + "\n" for one in json_lines(frame))
+    export(f"screen-{moment}.svg", picture.encode())
+    return export(f"snapshot-{moment}.json", numbers.encode()).parent

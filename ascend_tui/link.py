@@ -1,0 +1,284 @@
+"""One target of a session: attaching, its pulse, its requests, and what happened when it fell silent."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from ascend_tui.attach import Attached, attach
+from ascend_tui.connection import ShimClient, ShimError, ShimGone
+from ascend_tui.controls import Done, Outcome
+from ascend_tui.decode import dict_of, outcome_of, records_of, status_of
+from ascend_tui.frame import TargetState, TargetStatus
+from ascend_tui.plugin import Message, Plugin, Record
+from ascend_tui.target import Exit, ExitWatch, RefusedError, Target, TargetGone
+
+RETRY_S = 1.0
+SHIM_GONE = Message(
+    "the shim is gone: it was removed, or it ended after a fault; attach again to put it back"
+)
+NO_ANSWER = Outcome(False, Message("the connection was lost before the answer came"))
+
+# One attach at a time on this machine: each stops a thread of a rank for a moment.
+_attaching = threading.Lock()
+
+
+class Link:
+    """Keep one shim connected.  Everything but the attach itself runs on the session's thread.
+
+    `wake` is called from the attaching thread when it is done.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        name: str,
+        writable: bool,
+        method: str,
+        probes: Sequence[tuple[Plugin, str]],
+        budget_share: float | None,
+        wake: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.target = target
+        self._name, self._writable, self._method = name, writable, method
+        self._probes = probes
+        self._budget_share = budget_share
+        self._wake = wake
+        self._client: ShimClient | None = None
+        self._state: TargetState = "attaching"
+        self._reason: Message | None = None
+        self._how = ""
+        self._hello: Mapping[str, Any] = {}
+        self._beat: Mapping[str, Any] = {}
+        self._faults: dict[str, str] = {}
+        self._bye = ""
+        self._last_seq = 0
+        self._last_wall: float | None = None
+        self._pending: dict[int, Done] = {}
+        self._retry_at = 0.0
+        # What the attaching thread hands over; it closes its connection itself when nobody waits any more.
+        self._handover = threading.Lock()
+        self._closed = False
+        self._result: Attached | Exception | None = None
+        self._worker: threading.Thread | None = None
+        try:
+            self._watch: ExitWatch | None = ExitWatch(target)
+        except TargetGone:
+            self._watch = None
+            self._over(Exit(None, None))
+            return
+        self._begin()
+
+    @property
+    def is_over(self) -> bool:
+        """Tell whether nothing more will come of this target."""
+        return self._state in ("exited", "refused")
+
+    @property
+    def news(self) -> tuple[TargetState, bool]:
+        """What a frame is due for at once when it changes: the state, and whether a record has come."""
+        return self._state, self._last_wall is not None
+
+    @property
+    def probe_faults(self) -> Mapping[str, str]:
+        """The plugins whose probe is not at work in this target, with the reason."""
+        told = {str(name): str(why) for name, why in dict_of(self._beat.get("faults")).items()}
+        return {**self._faults, **told}
+
+    def _begin(self) -> None:
+        resume = {"boot": _boot(self._hello), "seq": self._last_seq} if self._hello else None
+        self._worker = threading.Thread(
+            target=self._attach, args=(resume, not self._hello), name="attach", daemon=True
+        )
+        self._worker.start()
+
+    def _attach(self, resume: Mapping[str, Any] | None, may_inject: bool) -> None:
+        result: Attached | Exception
+        try:
+            with _attaching:
+                result = attach(
+                    self.target,
+                    name=self._name,
+                    writable=self._writable,
+                    method=self._method,
+                    resume=resume,
+                    may_inject=may_inject,
+                )
+        except Exception as error:  # noqa: BLE001 - whatever it was, the screen has to say it
+            result = error
+        with self._handover:
+            self._result = result
+            if self._closed and isinstance(result, Attached):
+                result.client.close()
+        self._wake()
+
+    def descriptors(self) -> Iterable[int]:
+        """Return what wakes the session up."""
+        if self._client is not None:
+            yield self._client.fileno()
+        if self._watch is not None and self._watch.fileno() >= 0 and not self.is_over:
+            yield self._watch.fileno()
+
+    def pump(self, now_mono: float) -> list[Record]:
+        """Take what came, notice what ended, and return the records."""
+        records: list[Record] = []
+        # Asked first: what the target said before its end is then in the socket already.
+        ended = self._watch.poll() if self._watch is not None else None
+        if self._worker is not None and self._result is not None:
+            self._worker = None
+            self._settle()
+        while self._client is not None:
+            try:
+                frames = self._client.receive()
+            except ShimError as error:
+                self._lost(self._bye or str(error), now_mono)
+                break
+            for frame in frames:
+                records += self._frame(frame)
+            if not frames or (ended is None and self._client is not None and not self._client.has_ended):
+                break
+        if ended is not None and self._state != "refused":
+            self._over(ended)
+        elif self._state == "disconnected" and self._worker is None and now_mono >= self._retry_at:
+            self._retry_at = now_mono + RETRY_S
+            self._begin()
+        return records
+
+    def _settle(self) -> None:
+        result, self._result = self._result, None
+        if isinstance(result, Attached):
+            if self.is_over:
+                result.client.close()
+                return
+            self._client = result.client
+            if _boot(self._hello) != _boot(result.client.hello):
+                self._last_seq = 0
+            self._hello = result.client.hello
+            self._how = self._how or result.method
+            self._bye = ""
+            self._state, self._reason = "waiting", Message("waiting for the first step")
+            if self._writable:
+                self._send_probes(result.client)
+        elif result is not None and not self.is_over:
+            ended = self._watch.poll() if self._watch is not None else None
+            if ended is not None:
+                self._over(ended)
+                return
+            # After it was once attached, what refuses may pass (stopped, being debugged): try again.
+            # But a shim that was taken out is put back by nobody but the user.
+            why = result.refusal.english() if isinstance(result, RefusedError) else str(result)
+            self._state = "disconnected" if self._hello else "refused"
+            removed = self._hello and isinstance(result, ShimGone)
+            self._reason = SHIM_GONE if removed else Message.of("{why}", why=why or type(result).__name__)
+
+    def fail(self, error: Exception) -> None:
+        """Give the connection up after a fault of our own, and try again with a new one."""
+        self._lost(f"{type(error).__name__}: {error}", time.monotonic())
+
+    def _send_probes(self, client: ShimClient) -> None:
+        if self._budget_share is not None:
+            self.ask("budget", {"share": self._budget_share}, lambda outcome: None)
+        for plugin, text in self._probes:
+            if self._client is None:
+                return  # Lost already; they are sent again with the next connection.
+            fields = {"plugin": plugin.name, "source": text, "order": plugin.order}
+            self.ask("probe", fields, self._probe_loaded(plugin.name))
+
+    def _probe_loaded(self, name: str) -> Done:
+        def done(outcome: Outcome) -> None:
+            if outcome.ok:
+                self._faults.pop(name, None)
+            elif outcome is not NO_ANSWER:
+                self._faults[name] = outcome.message.render()
+
+        return done
+
+    def _lost(self, why: str, now_mono: float) -> None:
+        self._drop()
+        self._state, self._reason = "disconnected", Message.of("{why}", why=why)
+        self._retry_at = now_mono + RETRY_S
+
+    def _over(self, ended: Exit) -> None:
+        self._state = "exited"
+        if ended.signal is not None:
+            self._reason = Message.of("target exited (signal {signal})", signal=ended.signal)
+        elif ended.code is not None:
+            self._reason = Message.of("target exited (code {code})", code=ended.code)
+        else:
+            self._reason = Message("target exited (how is unknown)")
+        self._drop()
+
+    def retire(self, reason: Message) -> None:
+        """End this link on purpose: the shim was removed."""
+        self._state, self._reason = "refused", reason
+        self._drop()
+
+    def close(self) -> None:
+        """Give the descriptors back, also that of an attach that is still under way."""
+        with self._handover:
+            self._closed = True
+            if isinstance(self._result, Attached):
+                self._result.client.close()
+        self._drop()
+        if self._watch is not None:
+            self._watch.close()
+
+    def _drop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+        pending, self._pending = self._pending, {}
+        for done in pending.values():
+            done(NO_ANSWER)
+
+    # Frames and requests.
+
+    def ask(self, operation: str, fields: Mapping[str, Any], done: Done) -> None:
+        """Send a request; `done` gets its outcome."""
+        if self._client is None:
+            done(Outcome(False, self._reason or Message("not attached yet")))
+            return
+        try:
+            self._pending[self._client.send_request(operation, **fields)] = done
+        except ShimError as error:
+            if not isinstance(error, ShimGone):
+                done(Outcome(False, Message.of("{why}", why=str(error))))
+                return
+            self._lost(str(error), time.monotonic())
+            done(NO_ANSWER)
+
+    def _frame(self, frame: dict[str, Any]) -> list[Record]:
+        kind = frame["type"]
+        if kind == "records":
+            return self._records(frame.get("records"))
+        if kind == "beat":
+            self._beat = frame
+        elif kind == "bye":
+            self._bye = f"the shim closed the connection: {frame.get('reason')}"
+        elif kind == "reply":
+            identity = frame.get("id")
+            done = self._pending.pop(identity, None) if isinstance(identity, int) else None
+            if done is not None:
+                done(outcome_of(frame))
+        return []
+
+    def _records(self, raw: Any) -> list[Record]:
+        records = records_of(raw)
+        for record in records:
+            self._last_seq = max(self._last_seq, record.seq)
+            self._last_wall = record.wall_s
+        return records
+
+    def status(self, now: float) -> TargetStatus:
+        """Return the pulse at `now` (Unix seconds)."""
+        state, reason = self._state, self._reason
+        if state == "waiting" and self._beat.get("step"):
+            state, reason = "live", None
+        age_s = None if self._last_wall is None else max(0.0, now - self._last_wall)
+        return status_of(self.target, state, reason, self._how, self._hello, self._beat, age_s)
+
+
+def _boot(hello: Mapping[str, Any]) -> Any:
+    return dict_of(hello.get("shim")).get("boot")

@@ -1,0 +1,171 @@
+"""What a probe in the training gets: the only way to torch's hooks, to the clock and to the monitor.
+
+A probe is source text with a function `setup(api)`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
+
+from .hooks import Hook
+
+if TYPE_CHECKING:
+    from .probes import Probes
+
+
+class Refused(Exception):
+    """A request that cannot be carried out; the text says why and what to do."""
+
+
+class Sampler:
+    """A function of a probe that the shim's own thread calls `hz` times a second."""
+
+    def __init__(
+        self,
+        probe: Probe,
+        hz: float,
+        call: Callable[[], Optional[Dict[str, Any]]],
+        kind: str,
+        key: Optional[str],
+    ) -> None:
+        self.probe = probe
+        self.period_s = 1.0 / min(max(float(hz), 0.01), 20.0)
+        self.call = call
+        self.kind = kind
+        self.key = key
+        self.due_mono = 0.0
+
+
+class Command:
+    """A command of a probe and who holds it."""
+
+    def __init__(
+        self, name: str, start: Callable[..., Any], stop: Optional[Callable[[], Any]], hooks: Tuple[Hook, ...]
+    ) -> None:
+        self.name = name
+        self.start = start
+        self.stop = stop
+        self.hooks = hooks
+        self.started = False
+        self.holder: Optional[Dict[str, Any]] = None
+        self.connection: Any = None
+        self.kept = False
+        self.until_mono = 0.0
+        self.orphan_mono: Optional[float] = None
+
+    def phase(self) -> str:
+        """Return off, arming, on or stopping, as the hooks really are."""
+        armed = any(one.armed for one in self.hooks)
+        if self.started and self.hooks:
+            return "on" if any(one.until_step is not None and one.armed for one in self.hooks) else "arming"
+        if self.started:
+            return "on"
+        return "stopping" if armed or any(one.live for one in self.hooks) else "off"
+
+
+class Probe:
+    """One loaded probe and everything it registered."""
+
+    def __init__(self, name: str, order: int, sha: str) -> None:
+        self.name = name
+        self.order = order
+        self.sha = sha
+        self.failed: Optional[str] = None
+        self.every_step: List[Callable[[int], Any]] = []
+        self.now_and_then: List[Callable[[int], Any]] = []
+        self.hooks: List[Hook] = []
+        self.samplers: List[Sampler] = []
+        self.commands: Dict[str, Command] = {}
+        self.closers: List[Callable[[], Any]] = []
+
+
+class Api:
+    """What a probe gets: the only way to torch's hooks, to the clock and to the monitor."""
+
+    def __init__(self, probe: Probe, probes: Probes) -> None:
+        self._probe = probe
+        self._probes = probes
+
+    @property
+    def torch(self) -> Any:
+        """The training's torch, or None while it has not imported it."""
+        return sys.modules.get("torch")
+
+    @property
+    def device(self) -> Any:
+        """The adapter of the device in use (devices.py)."""
+        return self._probes.device()
+
+    @property
+    def step(self) -> int:
+        """The number of step attempts since the attach."""
+        return int(self._probes.steps.step)
+
+    def on_step(self, call: Callable[[int], Any], every: bool = False) -> None:
+        """Call `call(step)` on the training thread right after a step ended.
+
+        At most ten times a second, unless `every` asks for each step: then it must cost about a
+        microsecond.
+        """
+        (self._probe.every_step if every else self._probe.now_and_then).append(call)
+        self._probes.refresh()
+
+    def on_module(self, after: Callable[..., Any], before: Optional[Callable[..., Any]] = None) -> Hook:
+        """Return a hook, off, that calls `after(module, inputs, output)` for each module's forward.
+
+        `before(module, inputs)` runs ahead of it, where given.  What they return is ignored.
+        """
+        return self._add(Hook(self._probe, "module", after, before))
+
+    def on_op(self, after: Callable[..., Any], before: Optional[Callable[..., Any]] = None) -> Hook:
+        """Return a hook, off, that calls `after(func, args, kwargs, result)` for each operator."""
+        return self._add(Hook(self._probe, "op", after, before))
+
+    def _add(self, hook: Hook) -> Hook:
+        self._probe.hooks.append(hook)
+        self._probes.refresh()
+        return hook
+
+    def module_path(self, module: Any) -> str:
+        """Return the module's path below the outermost module of the call."""
+        return self._probes.switchboard.paths.path(module)
+
+    def sample(
+        self,
+        hz: float,
+        call: Callable[[], Optional[Dict[str, Any]]],
+        kind: str = "sample",
+        key: Optional[str] = None,
+    ) -> None:
+        """Emit what `call()` returns, `hz` times a second (at most 20), from the shim's own thread.
+
+        `key` names the number whose extremes the long history keeps.
+        """
+        self._probe.samplers.append(Sampler(self._probe, hz, call, kind, key))
+
+    def emit(self, kind: str, data: Dict[str, Any], key: Optional[str] = None) -> None:
+        """Send one record; from any thread, without waiting."""
+        self._probes.emit(self._probe.name, kind, data, key)
+
+    def command(
+        self,
+        name: str,
+        start: Callable[..., Any],
+        stop: Optional[Callable[[], Any]] = None,
+        hooks: Tuple[Hook, ...] = (),
+    ) -> None:
+        """Offer a command.
+
+        `start(arguments, steps, seconds)` runs on the shim's thread; it arms the `hooks` that carry
+        the command, which is over when they are.
+        """
+        self._probe.commands[name] = Command(name, start, stop, tuple(hooks))
+
+    def refuse(self, why: str) -> None:
+        """Refuse, in a command's `start`, what cannot be done now; the probe stays in use."""
+        raise Refused(why)
+
+    def on_close(self, call: Callable[[], Any]) -> None:
+        """Call `call()` on the shim's thread when the probe is removed or disabled."""
+        self._probe.closers.append(call)

@@ -1,0 +1,153 @@
+"""One small adapter per device kind; each gives the same numbers under the same names.
+
+All of them read what torch already keeps.  None starts a device: an adapter is chosen only when
+the training has initialised that device itself.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+from typing import Any, Dict, Optional
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Device:
+    """The embedded default: host memory, from a kept descriptor of /proc/self/statm (1.2 us a read).
+
+    Bytes held by live tensors are not given: the CPU has no caching allocator that counts them, and
+    walking all objects stops a training for tens of milliseconds.
+    """
+
+    kind = "cpu"
+    index: Optional[int] = None
+
+    def __init__(self) -> None:
+        self._statm = os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
+
+    def describe(self) -> Dict[str, Any]:
+        """Return the kind, index and name for the hello."""
+        return {"kind": self.kind, "index": self.index, "name": self.name()}
+
+    def name(self) -> str:
+        return ""
+
+    def memory(self) -> Dict[str, int]:
+        """Return the present memory in bytes.  Raises OSError or RuntimeError when it cannot be read."""
+        return {"rss_bytes": self.rss_bytes(), "rss_peak_bytes": self.rss_peak_bytes()}
+
+    def rss_bytes(self) -> int:
+        fields = os.pread(self._statm, 64, 0).split()
+        return int(fields[1]) * _PAGE
+
+    def rss_peak_bytes(self) -> int:
+        # Linux counts ru_maxrss in KiB.
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    def on_training_thread(self) -> None:
+        """Learn what only the training thread can say (which device is current there)."""
+
+    def is_capturing(self) -> bool:
+        """Tell whether the calling thread records a graph; then nothing of ours may run on the device."""
+        return False
+
+    def close(self) -> None:
+        descriptor, self._statm = self._statm, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+class Accelerator(Device):
+    """What cuda and npu share: a caching allocator with statistics and a card that others use too."""
+
+    def __init__(self, torch: Any, module: Any) -> None:
+        super().__init__()
+        self.torch = torch
+        self.module = module
+        self.index = self._busiest()
+        self._names: Dict[Optional[int], str] = {}
+
+    def _busiest(self) -> int:
+        held = [(self._stats(index).get("reserved_bytes", 0), -index) for index in range(self._count())]
+        return -max(held)[1] if held else 0
+
+    def _count(self) -> int:
+        return int(self.module.device_count())
+
+    def _raw(self, index: int) -> Dict[str, Any]:
+        raise NotImplementedError
+
+    def _stats(self, index: int) -> Dict[str, int]:
+        raw = self._raw(index)
+        stats = {}
+        for ours, theirs in (
+            ("allocated", "allocated_bytes"),
+            ("active", "active_bytes"),
+            ("reserved", "reserved_bytes"),
+        ):
+            pool = raw.get(theirs, {}).get("all", {})
+            stats[ours + "_bytes"] = int(pool.get("current", 0))
+            stats[ours + "_peak_bytes"] = int(pool.get("peak", 0))
+        return stats
+
+    def name(self) -> str:
+        if self.index not in self._names:
+            self._names[self.index] = str(self.module.get_device_name(self.index))
+        return self._names[self.index]
+
+    def memory(self) -> Dict[str, int]:
+        found = self._stats(self.index or 0)
+        free, total = self.module.mem_get_info(self.index)
+        found["device_used_bytes"] = int(total) - int(free)
+        found["device_total_bytes"] = int(total)
+        found.update(super().memory())
+        return found
+
+    def on_training_thread(self) -> None:
+        self.index = int(self.module.current_device())
+
+
+class Cuda(Accelerator):
+    """The caching allocator of torch.cuda, by the call that does not flatten its answer."""
+
+    kind = "cuda"
+
+    def _raw(self, index: int) -> Dict[str, Any]:
+        return dict(self.torch._C._cuda_memoryStats(index))
+
+    def is_capturing(self) -> bool:
+        return bool(self.module.is_current_stream_capturing())
+
+
+class Npu(Accelerator):
+    """The caching allocator of torch_npu: `_npu_memoryStats` costs 10 us where memory_stats costs 74."""
+
+    kind = "npu"
+
+    def __init__(self, torch: Any, module: Any, torch_npu: Any) -> None:
+        self.torch_npu = torch_npu
+        super().__init__(torch, module)
+
+    def _raw(self, index: int) -> Dict[str, Any]:
+        return dict(self.torch_npu._C._npu_memoryStats(index))
+
+    def is_capturing(self) -> bool:
+        check = getattr(self.module, "is_current_stream_capturing", None)
+        return bool(check()) if check is not None else False
+
+
+def choose(present: Device) -> Optional[Device]:
+    """Return an adapter better than `present`, or None.  Asked again until an accelerator is in use."""
+    if present.kind != "cpu":
+        return None
+    torch = sys.modules.get("torch")
+    torch_npu = sys.modules.get("torch_npu")
+    npu = getattr(torch_npu, "npu", None)
+    if npu is not None and npu.is_initialized():
+        return Npu(torch, npu, torch_npu)
+    cuda = getattr(torch, "cuda", None)
+    if cuda is not None and cuda.is_initialized():
+        return Cuda(torch, cuda)
+    return None

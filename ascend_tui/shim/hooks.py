@@ -1,0 +1,396 @@
+"""The one module hook and the one dispatch mode, shared by all probes; off means unregistered.
+
+What is live is chosen at each step boundary for the step that follows.  A hook past its lease
+passes through and removes itself at its next entry, also when no step ever ends again.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from time import monotonic, perf_counter_ns
+from typing import Any, Callable, List, Optional, Tuple
+
+from .governor import Governor
+from .modes import BottomMode, make_mode, refusal
+from .modules import ModulePaths, is_at_a_modules_hooks, module_hooks, module_refusal, untraced
+from .process import raised_by_signal
+from .steps import Steps, undisturbed
+
+BURST_STEPS = 10
+"""A check of at most so many steps is what the user asked for and is not thinned."""
+NO_OPTIMIZER_S = 3.0
+SURELY_NO_OPTIMIZER_S = 30.0
+_NEVER = float("inf")
+
+
+class Hook:
+    """A probe's callback for modules or ops: off until armed, off again by its lease."""
+
+    def __init__(
+        self, probe: Any, kind: str, after: Callable[..., Any], before: Optional[Callable[..., Any]]
+    ) -> None:
+        self.probe = probe
+        self.kind = kind
+        self.after = after
+        self.before = before
+        self.armed = False
+        self.live = False
+        self.every = 1
+        self.steps = 0
+        self.until_step: Optional[int] = None
+        self.until_mono = 0.0
+        self.refused: Optional[str] = None
+        self.retired = False
+
+    def arm(self, steps: int, seconds: float, every: int = 1) -> None:
+        """Ask to run in every `every`-th step, for at most `steps` steps and `seconds` seconds.
+
+        Of more than `BURST_STEPS` steps the governor leaves out as many as the budget asks for.
+        """
+        if self.retired:
+            return
+        self.every = max(1, int(every))
+        self.steps = max(1, int(steps))
+        # Steps count from the boundary that arms it; a training that stands still is held by the clock.
+        self.until_step = None
+        self.until_mono = monotonic() + float(seconds)
+        self.refused = None
+        self.armed = True
+
+    def disarm(self) -> None:
+        """Ask to stop; the hook is unregistered at the next boundary and passes through until then."""
+        self.armed = False
+
+    def refuse(self, why: str) -> None:
+        """Stop for a reason that the command then ends with."""
+        self.refused = why
+        self.armed = False
+
+    def retire(self) -> None:
+        """Stop for good: the probe is gone or off."""
+        self.retired = True
+        self.armed = False
+
+
+class Switchboard:
+    """Register, call and remove the shared hooks.
+
+    `on_fault(probe, where, error)` is told of every exception of a callback; the callback's probe
+    must then be disabled.  A fault of our own (probe None) switches all hooks off for good.
+    Methods are called on the training thread unless they say otherwise.
+    """
+
+    def __init__(
+        self, steps: Steps, governor: Governor, on_fault: Callable[[Any, str, Exception], None]
+    ) -> None:
+        self.hooks: List[Hook] = []
+        self.quiet = False
+        """Code of ours runs on the training thread: its operators are not the training's."""
+        self.broken: Optional[str] = None
+        self.paths = ModulePaths()
+        self._steps = steps
+        self._governor = governor
+        self._on_fault = on_fault
+        self._modules: Tuple[Hook, ...] = ()
+        self._ops: Tuple[Hook, ...] = ()
+        self._registered = False
+        self._chosen = False
+        self._mode: Optional[BottomMode] = None
+        self._deadline = _NEVER
+        self._outer = 0
+        self._wanted_since = 0.0
+        self._spent_ns = 0
+
+    # Choosing.
+
+    def at_boundary(self, hook_ns: int) -> None:
+        """Account for the step that ended and choose what is live in the next one."""
+        steps = self._steps
+        self._outer = 0
+        if steps.durations:
+            duration, armed = steps.durations[-1]
+            governed = armed and any(one.live and one.steps > BURST_STEPS for one in self.hooks)
+            self._governor.observe(duration, armed, self._spent_ns + hook_ns, governed)
+        self._spent_ns = 0
+        wanted = self._chosen or self._registered or self._mode is not None
+        if not wanted:
+            for hook in self.hooks:
+                wanted = wanted or hook.armed or hook.live
+        if wanted:
+            self._choose()
+
+    def _choose(self) -> None:
+        step, now = self._steps.step, monotonic()
+        modules: List[Hook] = []
+        ops: List[Hook] = []
+        armed = False
+        plain = self._governor.wants_plain_step()
+        for hook in self.hooks:
+            if hook.armed and self.broken is not None:
+                hook.refuse(self.broken)
+            if hook.armed and hook.until_step is None:
+                hook.until_step = step + hook.steps
+            if hook.armed and (step >= (hook.until_step or 0) or now > hook.until_mono):
+                hook.armed = False
+            governed = hook.steps > BURST_STEPS
+            thinning = self._governor.thinning if governed else 1
+            hook.live = hook.armed and step % (hook.every * thinning) == 0 and not (governed and plain)
+            armed = armed or hook.armed
+            if hook.live:
+                (modules if hook.kind == "module" else ops).append(hook)
+        self._modules, self._ops = tuple(modules), tuple(ops)
+        # Without an optimizer the module hooks also tell where a step ends, so they stay while armed.
+        self._switch_modules(bool(modules) or (armed and self._steps.source != "optimizer"))
+        self._switch_ops(bool(ops))
+        self._deadline = min([one.until_mono for one in self._modules + self._ops] or [_NEVER])
+        self._steps.armed = bool(self._modules or self._ops)
+        self._chosen = armed
+        if not armed:
+            self._governor.rest()
+
+    def _switch_modules(self, on: bool) -> None:
+        if on and not self._registered:
+            why = module_refusal()
+            if why is not None:
+                for hook in self._modules:
+                    hook.refuse(why)
+                    hook.live = False
+                self._modules = ()
+                return
+            self._put_module_hooks_in()
+        elif not on and self._registered:
+            self.drop_module_hooks()
+
+    def _put_module_hooks_in(self, from_afar: bool = False) -> None:
+        before, after = module_hooks()
+        if after is None:
+            return
+        torch = sys.modules["torch"]
+        compiler = getattr(torch, "compiler", None)
+        is_traced = (
+            getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", None) or bool
+        )
+        key, ours = -id(self), untraced(self._after_module, is_traced)
+        # First, so that a KeyboardInterrupt in the next lines leaves nothing that nobody removes.
+        self._registered = True
+        if from_afar and len(after):
+            register = functools.partial(after.__setitem__, key)
+            if not undisturbed(is_at_a_modules_hooks, register, ours):
+                self._registered = False
+                return
+        else:
+            after[key] = ours
+        before[key] = untraced(self._before_module, is_traced)
+        if not self._registered:
+            # The training thread dropped them between the two lines.
+            before.pop(key, None)
+
+    def drop_module_hooks(self, from_afar: bool = False) -> bool:
+        """Unregister the module hooks; True when none is left.
+
+        torch calls hooks from a copy, but where a forward raises it walks the live dictionary, and an
+        entry of ours that vanishes there replaces the user's exception.  So another thread
+        (`from_afar`) may remove them only while ours is the only entry or nobody is at that place.
+        """
+        before, after = module_hooks()
+        key = -id(self)
+        if after is not None and key in after:
+            if from_afar and len(after) > 1:
+                if not undisturbed(is_at_a_modules_hooks, after.__delitem__, key):
+                    return False
+            else:
+                after.pop(key, None)
+        if before is not None:
+            before.pop(key, None)
+        self._registered = False
+        return True
+
+    def _switch_ops(self, on: bool) -> None:
+        if on and self._mode is None:
+            why = refusal()
+            if why is not None:
+                for hook in self._ops:
+                    hook.refuse(why)
+                    hook.live = False
+                self._ops = ()
+                return
+            bottom = BottomMode(make_mode(self._is_op_live, self._before_op, self._after_op))
+            self._mode = bottom
+            bottom.put_in()
+        elif not on and self._mode is not None and self._mode.take_out():
+            self._mode = None
+
+    # Running.
+
+    def _call(self, hook: Hook, call: Callable[..., Any], *args: Any) -> None:
+        try:
+            call(*args)
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
+            self._on_fault(hook.probe, hook.kind + " hook", error)
+
+    def _fault(self, where: str, error: Exception) -> None:
+        # Our own code failed: the training's exception it is not, so it ends here, and so do the hooks.
+        if raised_by_signal(error):
+            raise error
+        if self.broken is None:
+            self._on_fault(None, where, error)
+        self.break_off("the hooks are off after a fault of the shim")
+
+    def break_off(self, why: str) -> None:
+        """Switch all hooks off for good; commands end with the reason."""
+        self.broken = self.broken or why
+        for hook in self.hooks:
+            if hook.armed:
+                hook.refuse(self.broken)
+        self._modules = self._ops = ()
+        self.drop_module_hooks()
+
+    def _before_module(self, module: Any, inputs: Any) -> None:
+        began = perf_counter_ns()
+        try:
+            # A forward that raised left no return: the same module coming again is the outermost one anew.
+            if not self._outer or id(module) == self._outer:
+                self._enter(module)
+            if monotonic() > self._deadline or not self._modules:
+                self._expire_here()
+            self.quiet = True
+            for hook in self._modules:
+                if hook.armed and hook.before is not None:
+                    self._call(hook, hook.before, module, inputs)
+        except Exception as error:
+            self._fault("module hook", error)
+        finally:
+            self.quiet = False
+            self._spent_ns += perf_counter_ns() - began
+
+    def _enter(self, module: Any) -> None:
+        self._outer = id(module)
+        if not self._modules:
+            return
+        if type(module).__name__ == "OptimizedModule":
+            for hook in self._modules:
+                hook.refuse("the whole model is compiled (torch.compile): its modules cannot be seen")
+            self._expire_here()
+            return
+        try:
+            self.paths.learn(module)
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
+            # A named_modules of the user's own that fails costs the names, not the check.
+            self.paths.faults += 1
+
+    def _after_module(self, module: Any, inputs: Any, output: Any) -> None:
+        began = perf_counter_ns()
+        try:
+            if monotonic() > self._deadline:
+                self._expire_here()
+            self.quiet = True
+            for hook in self._modules:
+                if hook.armed:
+                    self._call(hook, hook.after, module, inputs, output)
+            self._spent_ns += perf_counter_ns() - began
+            if id(module) == self._outer:
+                self._outer = 0
+                if self._steps.source != "optimizer" and self._is_step_without_optimizer():
+                    self._steps.end_step("module", began)
+        except Exception as error:
+            self._fault("module hook", error)
+        finally:
+            self.quiet = False
+
+    def _is_op_live(self) -> bool:
+        return bool(self._ops) and not self.quiet
+
+    def _before_op(self, func: Any, args: Any, kwargs: Any) -> None:
+        began = perf_counter_ns()
+        try:
+            if monotonic() > self._deadline:
+                self._expire_here()
+            for hook in self._ops:
+                if hook.armed and hook.before is not None:
+                    self._call(hook, hook.before, func, args, kwargs)
+        except Exception as error:
+            self._fault("op hook", error)
+        finally:
+            self._spent_ns += perf_counter_ns() - began
+
+    def _after_op(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
+        began = perf_counter_ns()
+        try:
+            for hook in self._ops:
+                if hook.armed:
+                    self._call(hook, hook.after, func, args, kwargs, result)
+        except Exception as error:
+            self._fault("op hook", error)
+        finally:
+            self._spent_ns += perf_counter_ns() - began
+
+    # Ending without a boundary.
+
+    def _expire_here(self) -> None:
+        """Switch off, on the training thread, what is past its lease."""
+        self._end_leases()
+        self._modules = tuple(one for one in self._modules if one.armed)
+        self._ops = tuple(one for one in self._ops if one.armed)
+        self._deadline = min([one.until_mono for one in self._modules + self._ops] or [_NEVER])
+        if not any(one.armed for one in self.hooks):
+            self.drop_module_hooks()
+
+    def _end_leases(self) -> None:
+        now = monotonic()
+        for hook in self.hooks:
+            if hook.armed and self.broken is not None:
+                hook.refuse(self.broken)
+            if hook.armed and now > hook.until_mono:
+                hook.armed = False
+            if not hook.armed and not self._registered and self._mode is None:
+                hook.live = False
+
+    def expire(self) -> None:
+        """Switch off what is past its lease; on the shim's own thread.
+
+        The module hooks go at once where that is safe, else at their next entry.  The mode passes
+        through from here on and is taken out by the next boundary or, when none comes, on the main
+        thread between two bytecodes.
+        """
+        self._end_leases()
+        if self._registered and not any(one.armed for one in self.hooks):
+            self.drop_module_hooks(from_afar=True)
+
+    def is_mode_left(self) -> bool:
+        """Tell whether a mode is still in although no hook wants it; on any thread."""
+        return self._mode is not None and not any(one.armed and one.kind == "op" for one in self.hooks)
+
+    def take_out_mode(self) -> bool:
+        """Take the mode out on this thread if it can be; True when none is left."""
+        if self._mode is not None and self._mode.take_out():
+            self._mode = None
+        return self._mode is None
+
+    def forget(self) -> None:
+        """Let go of everything in a forked child, whose one thread is the one that forked."""
+        self.hooks = []
+        self._modules = self._ops = ()
+        self.drop_module_hooks()
+        self.take_out_mode()
+
+    # Arming without a boundary.
+
+    def tick(self, now: float) -> None:
+        """Put the module hooks in when something is armed and no optimizer step comes (shim thread)."""
+        if self._steps.source == "optimizer" or not any(one.armed for one in self.hooks):
+            self._wanted_since = 0.0
+            return
+        self._wanted_since = self._wanted_since or now
+        if not self._registered and now - self._wanted_since > NO_OPTIMIZER_S and module_refusal() is None:
+            self._put_module_hooks_in(from_afar=True)
+
+    def _is_step_without_optimizer(self) -> bool:
+        # With gradients on, an optimizer is likely still to come: its step is the better boundary.
+        if not sys.modules["torch"].is_grad_enabled():
+            return True
+        return bool(self._wanted_since) and monotonic() - self._wanted_since > SURELY_NO_OPTIMIZER_S

@@ -1,0 +1,69 @@
+"""What CPython cannot unregister: it stays in the process after a detach, once, and does nothing.
+
+A fork callback can never be taken back, and a pending call is a bare address whose memory must
+outlive it.  Both live here and reach the shim through `agent` and `queue`, so that a hundred
+attaches leave no more than one does.
+"""
+
+from __future__ import annotations
+
+import _thread
+import os
+import sys
+from collections import deque
+from typing import Any, Callable, Deque, List
+
+agent: Any = None
+"""The live shim of this process, or None."""
+queue: Deque[Callable[[], None]] = deque()
+"""Calls that wait for the main thread."""
+_thunk: List[Any] = []
+_fork_callback: List[Any] = []
+
+
+def _after_fork_in_child() -> None:
+    global agent
+    queue.clear()
+    parent, agent = agent, None
+    if parent is not None:
+        parent.after_fork_in_child()
+
+
+def watch_forks() -> None:
+    """Register the fork callback, once per process."""
+    if not _fork_callback:
+        os.register_at_fork(after_in_child=_after_fork_in_child)
+        _fork_callback.append(True)
+
+
+def _run_queue(_: Any) -> int:
+    try:
+        while queue:
+            queue.popleft()()
+    except KeyboardInterrupt:
+        # A Ctrl-C that arrived in here would be printed and lost; hand it back to the training.
+        _thread.interrupt_main()
+    except Exception:
+        # Each call guards itself and reports; what is left could only harm the training.
+        return 0
+    return 0
+
+
+def ask_main_thread() -> bool:
+    """Have the main thread run the queue between two bytecodes; False when that cannot be asked."""
+    ctypes = sys.modules.get("ctypes")  # torch imports it; a process without it is no training
+    if ctypes is None:
+        return False
+    if not _thunk:
+        _thunk.append(ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(_run_queue))
+    return bool(ctypes.pythonapi.Py_AddPendingCall(_thunk[0], None) == 0)
+
+
+def residue() -> List[str]:
+    """Name what stays here after a detach."""
+    left = ["the module " + __name__ + ", an empty shell"]
+    if _fork_callback:
+        left.append("one fork callback that does nothing (CPython cannot unregister it)")
+    if _thunk:
+        left.append("one ctypes thunk for pending calls (CPython may hold its address)")
+    return left

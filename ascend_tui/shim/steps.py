@@ -1,0 +1,323 @@
+"""Where a training step ends, told by one permanent optimizer hook.
+
+The hook is a trampoline that reads a slot: only the slot changes afterwards, because adding or
+removing an optimizer hook while torch iterates over them kills the training.  A step ends at the
+first optimizer call of an iteration, or where a GradScaler skipped the optimizer, or, in a process
+without an optimizer, where the module hooks (hooks.py) see the outermost call return.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import operator
+import sys
+import threading
+from collections import deque
+from time import perf_counter_ns
+from typing import Any, Callable, Deque, List, Optional, Set, Tuple
+
+from .process import raised_by_signal
+
+SAMPLES = 256
+_RESUMED = 0x20 | 0x80 | 0x200
+"""Code flags of generators and coroutines, whose caller can change while their frame stays."""
+
+
+def torch_module(name: str, *needs: str) -> Any:
+    """Return a module of torch that is loaded and has the names in `needs`, else None.
+
+    While torch is being imported its modules stand in sys.modules half filled.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or getattr(getattr(torch, "__spec__", None), "_initializing", False):
+        return None
+    module = sys.modules.get(name)
+    return module if module is not None and all(hasattr(module, one) for one in needs) else None
+
+
+def undisturbed(is_inside: Callable[[Any], bool], act: Callable[[Any], Any], argument: Any) -> bool:
+    """Call `act(argument)` at a moment when `is_inside(frame)` holds for no thread; False if there was none.
+
+    A thread switch can come only between two bytecodes.  So the stacks are read, and then one single
+    call into C both compares every thread's present frame with the one read and acts: a frame that
+    still runs has the callers it had.  `act` must be a C function for the same reason.
+    """
+    frames = sys._current_frames()
+    frame: Any = None
+    try:
+        for frame in frames.values():
+            if frame.f_code.co_flags & _RESUMED or is_inside(frame):
+                return False
+        unchanged = map(functools.partial(operator.eq, frames), iter(sys._current_frames, None))
+        return bool(list(map(act, itertools.compress((argument,), unchanged))))
+    finally:
+        # One of the frames is our own: the cycle would keep every thread's variables, tensors too.
+        frame = None
+        frames.clear()
+
+
+def is_inside_optimizer_step(frame: Any) -> bool:
+    """Tell whether a thread at `frame` is inside torch's wrapper of an optimizer's step."""
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "wrapper" and code.co_filename.endswith("optimizer.py"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def trampoline(cell: List[Any]) -> Callable[[Any, Any, Any], None]:
+    """Return the hook that stays: it calls what is in `cell[0]`, and nothing when that is None."""
+
+    def ascend_tui_step(optimizer: Any, args: Any, kwargs: Any) -> None:
+        slot = cell[0]
+        if slot is not None:
+            try:
+                slot(optimizer)
+            except Exception as error:
+                # The slot guards itself; this holds even when the guard is what failed.
+                if raised_by_signal(error):
+                    raise
+                cell[0] = None
+
+    return ascend_tui_step
+
+
+class Steps:
+    """Count steps, time them, and call `at_boundary` on the training thread where one ends.
+
+    `step` counts attempts and `skipped` those a GradScaler skipped.  Optimizers that step one after
+    the other (GAN, one per parameter) belong to one step: a new one begins when an optimizer comes
+    that has already been in the present one.
+    """
+
+    def __init__(self, at_boundary: Callable[[], None], on_fault: Callable[[str], None]) -> None:
+        self.step = 0
+        self.skipped = 0
+        self.source = ""
+        # (nanoseconds, whether hooks were armed in it), newest last.
+        self.durations: Deque[Tuple[int, bool]] = deque(maxlen=SAMPLES)
+        self.in_hook_ns: Deque[int] = deque(maxlen=SAMPLES)
+        self.armed = False
+        self.last_boundary_ns = 0
+        self._at_boundary = at_boundary
+        self._on_fault = on_fault
+        self._seen: Set[int] = set()
+        self._stepped: Set[int] = set()
+        self._scaler_known = False
+        # Two threads may step at once; the second goes on without a boundary and never waits.
+        self._at_one = threading.Lock()
+
+    def on_optimizer(self, optimizer: Any) -> None:
+        """Take the end of one optimizer's step; runs in the training, so it never raises our faults."""
+        began = perf_counter_ns()
+        try:
+            identity = id(optimizer)
+            if self._scaler_known:
+                self._stepped.add(identity)
+            if len(self._seen) == 1 and identity in self._seen:
+                self.end_step("optimizer", began)
+            else:
+                self._attempt(identity, began)
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
+            self._on_fault("step hook: %r" % (error,))
+
+    def on_scaler_update(self, attempted: List[int]) -> None:
+        """Take a GradScaler's update; `attempted` are the optimizers that it was to step since the last."""
+        began = perf_counter_ns()
+        try:
+            # The first update after an attach may close an iteration of which we saw only the end.
+            if self._scaler_known:
+                skipped = [one for one in attempted if one not in self._stepped]
+                if skipped and len(skipped) == len(attempted):
+                    self.skipped += 1
+                for identity in skipped:
+                    self._attempt(identity, began)
+            self._scaler_known = True
+            self._stepped.difference_update(attempted)
+        except Exception as error:
+            if raised_by_signal(error):
+                raise
+            self._on_fault("scaler hook: %r" % (error,))
+
+    def _attempt(self, identity: int, began_ns: int) -> None:
+        seen = self._seen
+        if seen and identity not in seen:
+            seen.add(identity)
+            return
+        if len(seen) != 1:
+            seen.clear()
+            seen.add(identity)
+        self.end_step("optimizer", began_ns)
+
+    def end_step(self, source: str, began_ns: int) -> None:
+        """End the present step; `began_ns` is when our code started to run."""
+        if not self._at_one.acquire(False):
+            return
+        try:
+            last = self.last_boundary_ns
+            if last:
+                self.durations.append((began_ns - last, self.armed))
+            self.last_boundary_ns = began_ns
+            self.step += 1
+            self.source = source
+            self._at_boundary()
+            self.in_hook_ns.append(perf_counter_ns() - began_ns)
+        finally:
+            self._at_one.release()
+
+
+class OptimizerHook:
+    """The one global optimizer hook of torch: put in, taken out, and what is left when it cannot be.
+
+    Putting it in is exact when no hook is registered: torch's loop over an empty dictionary ends
+    before any Python code can run, so that no loop can see the change.  Otherwise, and for taking it
+    out, no thread may be inside torch's wrapper of `step`.  The key is our own: torch's handle counts
+    its keys without a lock, and the training counts at the same time.
+    """
+
+    def __init__(self, cell: List[Any]) -> None:
+        self.cell = cell
+        self.key: Optional[int] = None
+        self._hook = trampoline(cell)
+
+    @staticmethod
+    def _hooks() -> Any:
+        module = torch_module("torch.optim.optimizer", "register_optimizer_step_post_hook")
+        return getattr(module, "_global_optimizer_post_hooks", None)
+
+    def is_ready(self) -> bool:
+        """Tell whether torch is loaded far enough."""
+        return self._hooks() is not None
+
+    def put_in_if_empty(self) -> bool:
+        """Register when no other global hook exists; any thread may call this."""
+        hooks = self._hooks()
+        if hooks is None or len(hooks):
+            return False
+        hooks[-id(self)] = self._hook
+        self.key = -id(self)
+        return True
+
+    def put_in(self) -> bool:
+        """Register unless a thread is inside an optimizer step; any thread may call this, again and again."""
+        hooks = self._hooks()
+        if self.key is not None or hooks is None:
+            return self.key is not None
+        register = functools.partial(hooks.__setitem__, -id(self))
+        if not undisturbed(is_inside_optimizer_step, register, self._hook):
+            return False
+        self.key = -id(self)
+        return True
+
+    def take_out_from_inside(self) -> bool:
+        """Remove the hook from inside its own call, which is exact while it is the last one.
+
+        An OrderedDict iterator looks for changes only when it has a next item to give.  Another
+        thread's iterator may stand before our item, so none may be inside a step.
+        """
+        hooks = self._hooks()
+        if hooks is None or self.key is None or next(reversed(hooks)) != self.key:
+            return False
+        me = threading.get_ident()
+        others = [frame for thread, frame in sys._current_frames().items() if thread != me]
+        if len(hooks) > 1 and any(map(is_inside_optimizer_step, others)):
+            return False
+        del hooks[self.key]
+        self.key = None
+        return True
+
+    def take_out(self) -> bool:
+        """Remove the hook unless a thread is inside an optimizer step; any thread may call this."""
+        hooks = self._hooks()
+        if hooks is None or self.key is None or self.key not in hooks:
+            self.key = None
+            return True
+        if not undisturbed(is_inside_optimizer_step, hooks.__delitem__, self.key):
+            return False
+        self.key = None
+        return True
+
+
+class ScalerHook:
+    """The wrapper around GradScaler.update, which alone knows of a skipped step.
+
+    torch has no hook there, so the method is replaced on its class and put back on detach.
+    """
+
+    def __init__(self, steps: Steps) -> None:
+        self._steps: Optional[Steps] = steps
+        # A wrapped `update` may call another one, of its base class.
+        self._inside = False
+        self._wrapped: List[Tuple[Any, Any, Any]] = []
+
+    def put_in(self) -> None:
+        """Wrap the GradScaler classes that are loaded, define `update` and are not wrapped yet."""
+        torch = sys.modules.get("torch")
+        npu = getattr(sys.modules.get("torch_npu"), "npu", None)
+        sharded = sys.modules.get("torch.distributed.fsdp.sharded_grad_scaler")
+        for place, name in (
+            (getattr(torch, "amp", None), "GradScaler"),
+            (getattr(npu, "amp", None), "GradScaler"),
+            (sharded, "ShardedGradScaler"),
+        ):
+            scaler = getattr(place, name, None)
+            if isinstance(scaler, type) and "update" in vars(scaler):
+                self._wrap(scaler)
+
+    def stop(self) -> None:
+        """Make the wrappers pass through; they stay until `take_out`."""
+        self._steps = None
+
+    def _wrap(self, scaler: Any) -> None:
+        original = vars(scaler)["update"]
+        if any(one[0] is scaler for one in self._wrapped):
+            return
+        cell = self
+
+        @functools.wraps(original)
+        def update(self: Any, *args: Any, **kwargs: Any) -> Any:
+            steps = cell._steps
+            if steps is None or cell._inside:
+                return original(self, *args, **kwargs)
+            # The update forgets which optimizers there were, so they are read before.
+            attempted = attempts(self)
+            cell._inside = True
+            try:
+                result = original(self, *args, **kwargs)
+            finally:
+                cell._inside = False
+            if attempted:
+                steps.on_scaler_update(attempted)
+            return result
+
+        scaler.update = update
+        self._wrapped.append((scaler, original, update))
+
+    def take_out(self) -> bool:
+        """Put the original methods back; False when somebody wrapped ours meanwhile."""
+        self._steps = None
+        left = []
+        for scaler, original, update in self._wrapped:
+            if vars(scaler).get("update") is update:
+                scaler.update = original
+            else:
+                left.append((scaler, original, update))
+        self._wrapped = left
+        return not left
+
+
+def attempts(scaler: Any) -> List[int]:
+    """Return the ids of the optimizers that a GradScaler stepped, or would have, since its last update."""
+    try:
+        states = scaler._per_optimizer_states
+        return [
+            identity for identity, state in states.items() if getattr(state["stage"], "name", "") == "STEPPED"
+        ]
+    except Exception as error:
+        if raised_by_signal(error):
+            raise
+        return []  # a scaler of another make: its skips cannot be told

@@ -1,0 +1,1 @@
+"""The parts of the screen; none of them knows a plugin."""

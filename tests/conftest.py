@@ -1,0 +1,35 @@
+"""What several test folders share."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ascend_tui.target import TargetId
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+def root() -> Path:
+    """Return the folder of the project."""
+    return ROOT
+
+
+@pytest.fixture
+def target() -> TargetId:
+    """Return the name of a process that no test ever touches."""
+    return TargetId(4_000_000, 1234)
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_of_the_user(
+    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Keep the user's own settings and state folder out of every test."""
+    for name in [name for name in os.environ if name.startswith("ASCEND_TUI_")]:
+        monkeypatch.delenv(name)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path_factory.getbasetemp() / name.lower()))

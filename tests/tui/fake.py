@@ -1,0 +1,179 @@
+"""A session that is a script: the only fake of these tests.
+
+The screen is tested against frames it cannot tell from real ones; that a real attach delivers
+such frames is tested where a real training runs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+from ascend_tui_plugins.memory.snapshot import MemorySnapshot, MemoryValues, Verdict
+
+from ascend_tui.controls import Done, Outcome
+from ascend_tui.frame import Cost, Failed, Frame, TargetFrame, TargetStatus
+from ascend_tui.plugin import Alert, Command, Lease, Loaded, Message, Plugin
+from ascend_tui.series import Series
+from ascend_tui.target import TargetId
+
+TARGET = TargetId(41233, 991)
+GIB = 2**30
+REASON = Message("the slope is shown; this version does not judge it yet")
+START = 1_790_000_000.0
+
+
+class FakeControls:
+    """Record what the screen asks for and deliver frames when the test says so."""
+
+    def __init__(self, answers: bool = True) -> None:
+        self.answers = answers
+        self.asked: list[tuple[Any, ...]] = []
+        self.deliver: Callable[[Frame], None] | None = None
+        self.unanswered: list[Done] = []
+
+    def start(self, on_frame: Callable[[Frame], None]) -> None:
+        self.deliver = on_frame
+        self.asked.append(("start",))
+
+    def stop(self) -> None:
+        self.asked.append(("stop",))
+
+    def set_tick(self, seconds: float) -> None:
+        self.asked.append(("tick", seconds))
+
+    def command(self, target: TargetId, plugin: str, name: str, start: bool, done: Done) -> None:
+        self.asked.append(("command", target.pid, plugin, name, start))
+        self._answer(done, Outcome(True, Message.of("{name} runs", name=name)))
+
+    def mark(self, target: TargetId) -> None:
+        self.asked.append(("mark", target.pid))
+
+    def release(self, target: TargetId, done: Done) -> None:
+        self.asked.append(("release", target.pid))
+        self._answer(done, Outcome(True, Message.of("released")))
+
+    def remove(self, target: TargetId, done: Done) -> None:
+        self.asked.append(("remove", target.pid))
+        self._answer(done, Outcome(True, Message.of("removed"), ("left behind: one fork sentinel",)))
+
+    def _answer(self, done: Done, outcome: Outcome) -> None:
+        if self.answers:
+            done(outcome)
+        else:
+            self.unanswered.append(done)
+
+
+class Story:
+    """A training that leaks slowly on a card with an allocator cache; tick n is always the same."""
+
+    def __init__(self, device: str = "npu:0", steps_per_tick: int = 3) -> None:
+        self.device = device
+        self.steps_per_tick = steps_per_tick
+        self.tick = 0
+        names = ("rss",) if device == "cpu" else ("allocated", "reserved")
+        self.by_step = [Series(name, 1.0) for name in names]
+        self.by_time = [Series(name, 1.0) for name in names]
+        self.now = self.values(0)
+
+    def values(self, step: int) -> MemoryValues:
+        wobble = math.sin(step * 1.7) * 0.4 + math.sin(step * 0.31) * 0.3
+        allocated = int((20 + step * 0.0025 + wobble) * GIB)
+        if self.device == "cpu":
+            return MemoryValues(rss_bytes=allocated // 16)
+        reserved = int((28 + 4 * (step // 1500)) * GIB)
+        return MemoryValues(
+            allocated_bytes=allocated,
+            active_bytes=allocated + GIB // 2,
+            reserved_bytes=reserved,
+            device_used_bytes=reserved + 2 * GIB,
+            device_total_bytes=62 * GIB,
+            rss_bytes=9 * GIB,
+        )
+
+    @property
+    def step(self) -> int:
+        return self.tick * self.steps_per_tick
+
+    def memory(self) -> MemorySnapshot:
+        cpu = self.device == "cpu"
+        return MemorySnapshot(
+            state="live",
+            device=self.device.split(":")[0],
+            lead="rss" if cpu else "allocated",
+            current=self.now,
+            peak=self.now,
+            slope_bytes_per_step=3.1 * 2**20,
+            slope_bytes_per_s=11 * 2**20,
+            samples=self.step,
+            verdict=Verdict(
+                "leak", 0.7, 2310, Message("the slope is shown; this version does not judge it yet")
+            ),
+            reuse="none" if cpu else "on",
+            time_curves=tuple(series.curve() for series in self.by_time),
+            step_curves=tuple(series.curve() for series in self.by_step),
+        )
+
+    def forward(self, ticks: int = 1) -> Frame:
+        """Let the training run on and return the frame of its last tick."""
+        for _ in range(ticks):
+            self.tick += 1
+            for step in range(self.step - self.steps_per_tick, self.step):
+                self.now = self.values(step)
+                for series in self.by_step:
+                    series.add(step, getattr(self.now, f"{series.name}_bytes"))
+                for series in self.by_time:
+                    series.add(step / self.steps_per_tick, getattr(self.now, f"{series.name}_bytes"))
+        return self.frame()
+
+    def status(self, **changes: Any) -> TargetStatus:
+        status = TargetStatus(
+            id=TARGET,
+            title="train.py",
+            state="live",
+            rank=0,
+            world_size=8,
+            device=self.device,
+            device_name="" if self.device == "cpu" else "910B3",
+            step=self.step,
+            step_time_s=0.812 + 0.001 * (self.tick % 7),
+            sample_age_s=0.1 * (self.tick % 10),
+            cost=Cost(share=0.003, low=0.001, high=0.005),
+            python="3.11.9",
+            torch="2.13.0",
+            torch_npu="" if self.device == "cpu" else "2.13.0",
+            method="ptrace",
+        )
+        return dataclasses.replace(status, **changes)
+
+    def frame(self, alerts: tuple[Alert, ...] = (), plugins: Any = None, **changes: Any) -> Frame:
+        """Return the present tick; `changes` are to the status."""
+        snapshots = {"memory": self.memory(), "broken": Failed("ValueError: no such field")}
+        if plugins is not None:
+            snapshots = plugins
+        target = TargetFrame(self.status(**changes), snapshots, alerts)
+        return Frame(START + self.tick, (target,))
+
+
+def alert(step: int = 18401, plugin: str = "memory") -> Alert:
+    """Return one alert."""
+    return Alert(
+        TARGET, plugin, START + 60, "error", "numeric", Message.of("Inf in {name}", name="mlp.act"), step
+    )
+
+
+COMMANDS = (
+    Command("reuse", "reuse", "switches the allocator cache off", Lease(200, 600.0), hotkey="r", slows=True),
+    Command("watch", "watch", "costs nothing that can be measured", Lease(200, 600.0), hotkey="o"),
+)
+MEMORY = Loaded(
+    "memory",
+    Plugin("memory", "Memory", "", "ascend_tui_plugins.memory.pane:MemoryPane", commands=COMMANDS, order=10),
+)
+BROKEN = Loaded("broken", failed="ImportError: no module named 'gone'")
+PLAIN = [
+    Loaded(name, Plugin(name, title, "", "ascend_tui.widgets.pane:Pane", order=order))
+    for order, (name, title) in enumerate([("hot", "Hotspots"), ("logs", "Logs"), ("last", "Sanitizer")], 20)
+]

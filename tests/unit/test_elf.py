@@ -1,0 +1,147 @@
+"""The ELF reader, against small files made here and against this very interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+
+import pytest
+
+from ascend_tui.inject.elf import ET_EXEC, SHT_DYNSYM, SHT_SYMTAB, Elf
+from ascend_tui.inject.errors import InjectError
+from ascend_tui.inject.memory import (
+    LIBC_NAMES,
+    PYTHON_NAMES,
+    Mapping,
+    Memory,
+    find_functions,
+    free_range,
+    read_maps,
+)
+
+Symbol = tuple[str, int, int, int]  # name, value, type, section index
+
+
+def make_elf(
+    tables: dict[int, list[Symbol]], kind: int = 3, first_load: int = 0, machine: int = 0x3E
+) -> bytes:
+    """Build a minimal ELF64 file with one load segment and a symbol table of each wanted kind."""
+    body, sections = b"", [struct.pack("<IIQQQQIIQQ", *(0,) * 10)]
+    data_at = 64 + 56
+    for table_kind, symbols in tables.items():
+        strings, entries = b"\0", bytes(24)
+        for name, value, symbol_type, index in symbols:
+            entries += struct.pack("<IBBHQQ", len(strings), 0x10 | symbol_type, 0, index, value, 8)
+            strings += name.encode() + b"\0"
+        at = data_at + len(body)
+        body += entries + strings
+        number = len(sections)
+        sections.append(
+            struct.pack("<IIQQQQIIQQ", 0, table_kind, 0, 0, at, len(entries), number + 1, 0, 8, 24)
+        )
+        sections.append(struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at + len(entries), len(strings), 0, 0, 1, 0))
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    head += struct.pack("<HHIQQQIHHHHHH", kind, machine, 1, 0, 64, data_at + len(body), 0, 64, 56, 1, 64,
+                        len(sections), 0)  # fmt: skip
+    load = struct.pack("<IIQQQQQQ", 1, 5, 0, first_load, first_load, 4096, 4096, 4096)
+    return head + load + body + b"".join(sections)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.so"
+    dynamic = [
+        ("xPyRun", 0x100, 2, 5),
+        ("Py_Undefined", 0, 2, 0),
+        ("Py_Thread", 0x10, 6, 5),
+        ("Py_Indirect", 0x20, 10, 5),
+        ("PyRun", 0x200, 2, 5),
+    ]
+    path.write_bytes(
+        make_elf({SHT_DYNSYM: dynamic, SHT_SYMTAB: [("PyRun", 0x999, 2, 5), ("hidden", 0x300, 2, 5)]})
+    )
+    return path
+
+
+def test_finds_defined_symbols_only(small: Path) -> None:
+    names = ["PyRun", "Py_Undefined", "Py_Thread", "Py_Indirect", "absent", "Run"]
+    with Elf(str(small)) as elf:
+        assert elf.machine == 0x3E
+        assert elf.symbols(names) == {"PyRun": 0x200}
+
+
+def test_the_full_table_serves_what_the_dynamic_one_lacks(small: Path) -> None:
+    with Elf(str(small)) as elf:
+        assert elf.symbols(["PyRun", "hidden"]) == {"PyRun": 0x200, "hidden": 0x300}
+
+
+def test_strings_may_share_a_tail(tmp_path: Path) -> None:
+    path = tmp_path / "shared.so"
+    raw = bytearray(make_elf({SHT_DYNSYM: [("xPyRun", 0x100, 2, 5), ("other", 0x200, 2, 5)]}))
+    at = 64 + 56 + 2 * 24  # the second symbol's name now points into the first one's
+    struct.pack_into("<I", raw, at, 2)
+    path.write_bytes(raw)
+    with Elf(str(path)) as elf:
+        assert elf.symbols(["PyRun"]) == {"PyRun": 0x200}
+
+
+def test_bias_follows_the_first_load_segment(tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(make_elf({}, first_load=0x400123))
+    with Elf(str(path)) as elf:
+        assert elf.bias(0x7F00_0040_0000, 4096) == 0x7F00_0000_0000
+    path.write_bytes(make_elf({}, kind=ET_EXEC, first_load=0x400000))
+    with Elf(str(path)) as elf:
+        assert elf.bias(0x400000, 4096) == 0
+
+
+@pytest.mark.parametrize(
+    "raw", [b"", b"#!/bin/sh\n", b"\x7fELF\x01\x01" + bytes(100), b"\x7fELF\x02\x02" + bytes(99)]
+)
+def test_other_files_are_refused(tmp_path: Path, raw: bytes) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(raw)
+    with pytest.raises(InjectError) as caught:
+        Elf(str(path))
+    assert caught.value.code == "not_elf"
+
+
+def test_addresses_in_this_process_are_those_of_the_loader() -> None:
+    pid = os.getpid()
+    memory = Memory(pid)
+    try:
+        found = find_functions(memory, read_maps(pid))
+    finally:
+        memory.close()
+    program = ctypes.CDLL(None)
+    for name in PYTHON_NAMES + LIBC_NAMES:
+        assert found[name] == ctypes.cast(getattr(program, name), ctypes.c_void_p).value, name
+
+
+def test_another_build_at_the_same_path_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    pid = os.getpid()
+    memory = Memory(pid)
+    monkeypatch.setattr(Memory, "read", lambda self, address, size: bytes(size))
+    with pytest.raises(InjectError) as caught:
+        find_functions(memory, read_maps(pid))
+    memory.close()
+    assert caught.value.code == "no_symbols"
+
+
+def test_a_free_range_is_deep_inside_the_largest_hole() -> None:
+    low, high = 0x5000_0000_0000, 0x7000_0000_0000
+    maps = [Mapping(0x1000, 0x2000, "r--p", 0, ""), Mapping(low - 4096, low, "rw-p", 0, "")]
+    maps += [
+        Mapping(high, high + 4096, "rw-p", 0, ""),
+        Mapping(2**64 - 8192, 2**64 - 4096, "r-xp", 0, "[vsyscall]"),
+    ]
+    starts = {free_range(maps, 0x50000) for _ in range(20)}
+    assert len(starts) > 1
+    for start in starts:
+        assert start % 4096 == 0
+        assert 0x2000 + (200 << 20) < start < low - (200 << 20)
+    tight = [Mapping(0, 4096, "r--p", 0, ""), Mapping(1 << 29, 1 << 30, "r--p", 0, "")]
+    with pytest.raises(InjectError):
+        free_range(tight, 4096)
