@@ -25,7 +25,7 @@ test: $(VENV)/.test  ## format, lint, types, layers, tests: what has to pass bef
 	$(BIN)/lint-imports > $(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }
 	$(BIN)/python -m pytest
 
-bench: $(VENV)/.test  ## measure what an attach costs a training
+bench: $(VENV)/.bench  ## measure what an attach costs a training, peers beside
 	$(BIN)/python -m bench
 
 screenshots: $(VENV)/.test  ## write screenshots/ anew from real runs
@@ -47,4 +47,8 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 
 $(VENV)/.test: pyproject.toml | $(BIN)/python
 	$(PIP) -e '.[test]' 'setuptools>=77'
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	$(PIP) -e '.[bench]'
 	@touch $@

@@ -84,7 +84,8 @@ def _refuse_constant(text: str) -> Any:
 def decode(body: bytes) -> Dict[str, Any]:
     """Return the object of one frame body.  Raises FrameError on anything but one JSON object."""
     try:
-        frame = json.loads(body.decode("utf-8"), parse_int=_number, parse_float=_finite, parse_constant=_refuse_constant)
+        text = body.decode("utf-8")
+        frame = json.loads(text, parse_int=_number, parse_float=_finite, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise FrameError("not JSON: %s" % error) from None
     if not isinstance(frame, dict) or not isinstance(frame.get("type"), str):

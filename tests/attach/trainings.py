@@ -29,7 +29,6 @@ PROGRAM = Path(__file__).with_name("watched.py")
 COMMAND = [sys.executable, "-c", "import sys; from ascend_tui.cli import main; sys.exit(main())"]
 PLAIN = "import threading, time\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
 PLAIN += "while True: time.sleep(0.005)\n"
-OUR_THREADS = ("ascend-tui", "Dummy-")
 
 
 def why_not_here() -> str | None:
@@ -111,9 +110,8 @@ class Training:
         return dict(json.loads(answer.read_text()))
 
     def outside_view(self) -> dict[str, Any]:
-        """Return what the kernel shows of us: threads, descriptors and pages that files do not explain."""
+        """Return what the kernel shows of us: descriptors, the socket's path and pages that files do not explain."""
         return {
-            "threads": [name for name in thread_names(self.pid) if name.startswith(OUR_THREADS)],
             "sockets": [one for one in descriptors(self.pid) if one.startswith("socket:")],
             "executable": anonymous_code(self.pid),
             "path": os.path.exists(f"/tmp/ascend-tui-{os.geteuid()}/{self.pid}.sock"),
@@ -150,21 +148,15 @@ def plain(code: str = PLAIN, *arguments: str) -> Iterator[subprocess.Popen[bytes
     process = subprocess.Popen([sys.executable, "-c", code, *arguments], start_new_session=True)
     try:
         assert until(lambda: read_target(process.pid).python is not None)
-        assert until(lambda: len(thread_names(process.pid)) > 1 or process.poll() is not None)
+        assert until(lambda: len(threads_of(process.pid)) > 1 or process.poll() is not None)
         yield process
     finally:
         kill_group(process)
 
 
-def thread_names(pid: int) -> list[str]:
-    """Return the names of a process's threads."""
-    names = []
-    for task in os.listdir(f"/proc/{pid}/task"):
-        try:
-            names.append(Path(f"/proc/{pid}/task/{task}/comm").read_text().strip())
-        except OSError:
-            continue
-    return sorted(names)
+def threads_of(pid: int) -> list[str]:
+    """Return the ids of a process's threads; they have names of their own from Python 3.14 on only."""
+    return os.listdir(f"/proc/{pid}/task")
 
 
 def descriptors(pid: int | str = "self") -> list[str]:

@@ -1,0 +1,65 @@
+"""`make screenshots`: write screenshots/*.svg from a real attach to a real training.
+
+Not a test: the numbers differ from run to run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from ascend_tui.app import MonitorApp
+from ascend_tui.attach import target_of
+from ascend_tui.plugin import load_all
+from ascend_tui.session import Session
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "screenshots"
+TRAINING = ROOT / "ascend_tui" / "demo" / "training.py"
+WATCH_S = 25.0
+SHOTS = (
+    ("live-120x40", (120, 40), "", "en"),
+    ("live-80x24", (80, 24), "", "en"),
+    ("live-60x20", (60, 20), "", "en"),
+    ("live-200x50", (200, 50), "", "en"),
+    ("frozen-120x40", (120, 40), " ", "en"),
+    ("help-120x40", (120, 40), "?", "en"),
+    ("live-120x40-zh", (120, 40), "", "zh_CN"),
+)
+
+
+async def take(pid: int) -> None:
+    """Attach once per picture: each later one gets the past from the shim."""
+    for number, (name, size, keys, language) in enumerate(SHOTS):
+        session = Session(load_all(), name="screenshots")
+        session.add(target_of(pid))
+        app = MonitorApp(session, session.plugins, theme="textual-dark", language=language)
+        async with app.run_test(size=size) as pilot:
+            await asyncio.sleep(WATCH_S if number == 0 else 3.0)
+            if keys:
+                await pilot.press("space" if keys == " " else "question_mark")
+                await asyncio.sleep(2.0)
+            svg = app.export_screenshot(title="ascend-tui attach")
+        path = FOLDER / f"{name}.svg"
+        path.write_text(svg, encoding="utf-8")
+        print(f"wrote {path.relative_to(ROOT)}")
+
+
+def main() -> int:
+    """Start the training that leaks, and take all pictures of it."""
+    FOLDER.mkdir(exist_ok=True)
+    command = [sys.executable, "-u", str(TRAINING), "--fault", "leak"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        try:
+            asyncio.run(take(child.pid))
+        finally:
+            child.kill()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
