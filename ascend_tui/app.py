@@ -122,10 +122,10 @@ class MonitorApp(App[None]):
         self.post_message(FrameArrived(frame))
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
-        """Draw one tick, or count it while frozen."""
+        """Draw one tick, or count it while frozen; that the target is gone is said even then."""
         if self.shown.arrive(message.frame, self.clock()):
             self.draw()
-        else:
+        elif self.shown.behind is not None:
             self.draw_lines()
 
     def draw(self) -> None:
@@ -144,6 +144,7 @@ class MonitorApp(App[None]):
             self.shown.status,
             position=self.shown.position,
             frozen_frames=self.shown.waiting,
+            behind=self.shown.behind,
             notice=notice if self.clock() < ends else "",
             silent_s=self.shown.silent_s(self.clock(), self.tick_s),
         )
@@ -154,6 +155,11 @@ class MonitorApp(App[None]):
         self._notice = (words, self.clock() + NOTICE_S)
         self.draw_lines()
         self.set_timer(NOTICE_S + 0.1, self.draw_lines)
+
+    def on_key(self) -> None:
+        """Count what waits behind a frozen screen: a key is the moment to say it."""
+        self.shown.count_waiting()
+        self.draw_lines()
 
     # Keys: which there are.
 

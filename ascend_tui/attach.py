@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,24 +97,56 @@ def attach(
     refusal = why_not(target)
     if refusal is not None:
         raise RefusedError(refusal)
-    error_file = socket_path(target).with_name(socket_path(target).name + ".error")
-    # What an earlier boot, or an earlier process of this pid, left there is no news.
-    _take(error_file)
-    tell("injecting the shim")
-    used, reason, stops_ms = _inject(target, method)
-    tell("waiting for the shim")
-    handed_over = time.monotonic()
-    while True:
+    with _alone(target) as was_alone:
+        client = None if was_alone else _present(target, name, writable, resume, may_inject)
+        if client is not None:
+            return Attached(client, "reused", "another monitor put it in just now", (), _ms(began))
+        error_file = socket_path(target).with_name(socket_path(target).name + ".error")
+        # What an earlier boot, or an earlier process of this pid, left there is no news.
+        _take(error_file)
+        tell("injecting the shim")
         try:
-            client = ShimClient.connect(target, name=name, writable=writable, resume=resume)
-            return Attached(client, used, reason, stops_ms, _ms(began))
-        except (ShimGone, ShimShut, ShimSilent):
-            why = _take(error_file)
-        if why:
-            raise RefusedError(_did_not_start(target, why))
-        if time.monotonic() - handed_over > BOOT_S:
-            raise RefusedError(why_not(target) or _silent(target, used))
-        time.sleep(POLL_S)
+            done = inject(target, shim.payload(), method)
+        except TargetGone:
+            raise RefusedError(_gone(target.id.pid)) from None
+        tell("waiting for the shim")
+        handed_over = time.monotonic()
+        while True:
+            try:
+                client = ShimClient.connect(target, name=name, writable=writable, resume=resume)
+                return Attached(client, done.method, done.reason, done.stops_ms, _ms(began))
+            except (ShimGone, ShimShut, ShimSilent):
+                why = _take(error_file)
+            if why:
+                raise RefusedError(_did_not_start(target, why))
+            if time.monotonic() - handed_over > BOOT_S:
+                raise RefusedError(why_not(target) or _silent(target, done.method))
+            time.sleep(POLL_S)
+
+
+@contextmanager
+def _alone(target: Target) -> Iterator[bool]:
+    """Keep other monitors from injecting until the shim has answered; tell whether none had begun before us.
+
+    The lock is on a folder of /proc: it leaves no file behind and ends with its holder.
+    """
+    try:
+        descriptor = os.open(f"/proc/{target.id.pid}/task", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        raise RefusedError(why_not(target) or _gone(target.id.pid)) from None
+    was_alone = True
+    try:
+        end = time.monotonic() + 2 * BOOT_S
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                was_alone = False
+                time.sleep(POLL_S)
+        yield was_alone
+    finally:
+        os.close(descriptor)
 
 
 def _present(
@@ -138,25 +172,6 @@ def _present(
                 raise RefusedError(refusal) from None
             raise
         time.sleep(POLL_S)
-
-
-def _inject(target: Target, method: str) -> tuple[str, str, tuple[float, ...]]:
-    """Return how the shim came in, why that way, and how long that stopped a thread."""
-    try:
-        done = inject(target, shim.payload(), method)
-    except TargetGone:
-        raise RefusedError(_gone(target.id.pid)) from None
-    except RefusedError as error:
-        if error.refusal.code != "busy":
-            raise
-        # Another monitor injects at this very moment: its shim serves us as well.
-        end = time.monotonic() + BOOT_S
-        while time.monotonic() < end:
-            if os.path.exists(socket_path(target)):
-                return "reused", "another monitor injected it at the same time", ()
-            time.sleep(POLL_S)
-        raise
-    return done.method, done.reason, done.stops_ms
 
 
 def _ms(began: float) -> float:

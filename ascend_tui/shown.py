@@ -19,6 +19,7 @@ class Shown:
         self.newest: Frame | None = None
         self._held: Frame | None = None
         self._waiting = 0
+        self._told = 0
         self._target = 0
         self._heard = 0.0
 
@@ -44,13 +45,26 @@ class Shown:
 
     @property
     def waiting(self) -> int | None:
-        """Return how many frames wait behind the frozen one; None while live."""
-        return self._waiting if self.frozen else None
+        """Return how many frames waited behind the frozen one when last counted; None while live."""
+        return self._told if self.frozen else None
+
+    def count_waiting(self) -> None:
+        """Count anew.  Not at every tick: a frozen screen sends nothing until a key is pressed."""
+        self._told = self._waiting
+
+    @property
+    def behind(self) -> TargetStatus | None:
+        """Return the newest status of the target on screen where a frozen screen hides that it changed."""
+        status = self.status
+        for one in self.newest.targets if self.newest and status else ():
+            if status and one.status.id == status.id and one.status.state != status.state:
+                return one.status
+        return None
 
     def freeze(self) -> None:
         """Hold the newest frame, or let go of the held one."""
         self._held = None if self.frozen else self.newest
-        self._waiting = 0
+        self._waiting = self._told = 0
 
     @property
     def frame(self) -> Frame | None:

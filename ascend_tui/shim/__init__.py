@@ -57,6 +57,7 @@ def boot(files, path, version, area):
 
     def run():
         try:
+            before = set(sys.modules)
             shell = sys.modules.get(root + ".shim.shell")
             if shell is None or shell.agent is None or not shell.agent.is_alive():
                 for name in list(sys.modules):
@@ -72,6 +73,7 @@ def boot(files, path, version, area):
                     code = compile(source, "<ascend-tui-shim %s>" % name, "exec", dont_inherit=True)
                     exec(code, made.__dict__)
             sys.modules[root + ".shim.agent"].begin(path, version, area)
+            sys.modules[root + ".shim.shell"].note_imports(before)
         except Exception as error:
             try:
                 os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)

@@ -280,6 +280,7 @@ class Agent:
 
     def detach(self) -> List[str]:
         """Take everything out and return, in words, what could not be.  On the shim's thread."""
+        self.server.stop_listening(unlink=True)
         for name in list(self.probes.loaded):
             self.probes.unload(name)
         left = self._take_hooks_out()

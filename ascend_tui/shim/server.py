@@ -12,7 +12,7 @@ import socket
 import stat
 import struct
 import time
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .. import wire
 
@@ -87,8 +87,10 @@ class Connection:
         return not self.closing
 
 
-Handler = Callable[[Connection, Dict[str, Any]], None]
-Gone = Callable[[Connection], None]
+if TYPE_CHECKING:
+    # At run time the caches of typing would keep this class, and so each detached shim, alive.
+    Handler = Callable[[Connection, Dict[str, Any]], None]
+    Gone = Callable[[Connection], None]
 
 
 class Server:
@@ -98,9 +100,7 @@ class Server:
     for the hello itself, `gone(connection)` when a greeted one ends.
     """
 
-    def __init__(
-        self, path: str, greet: Handler, handle: Handler, gone: Callable[[Connection], None]
-    ) -> None:
+    def __init__(self, path: str, greet: Handler, handle: Handler, gone: Gone) -> None:
         self.path = path
         self.connections: Dict[int, Connection] = {}
         self.refused = 0
@@ -276,10 +276,17 @@ class Server:
         for connection in list(self.connections.values()):
             connection.sock.close()
         self.connections.clear()
+        self.stop_listening(unlink)
+
+    def stop_listening(self, unlink: bool) -> None:
+        """Let nobody in any more; a next shim of this process can have the path from here on."""
+        in_place = self.is_in_place()
         if self._listener is not None:
+            self._poll.unregister(self._listener)
             self._listener.close()
             self._listener = None
-        if unlink and self.is_in_place():
+        if unlink and in_place:
+            self._identity = (0, 0)
             os.unlink(self.path)
             try:
                 os.rmdir(os.path.dirname(self.path))

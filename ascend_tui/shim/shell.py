@@ -11,12 +11,14 @@ import _thread
 import os
 import sys
 from collections import deque
-from typing import Any, Callable, Deque, List
+from typing import Any, Callable, Deque, List, Set
 
 agent: Any = None
 """The live shim of this process, or None."""
 queue: Deque[Callable[[], None]] = deque()
 """Calls that wait for the main thread."""
+imported: List[str] = []
+"""What of the standard library was first imported by us; Python cannot forget it safely."""
 _thunk: List[Any] = []
 _fork_callback: List[Any] = []
 
@@ -59,9 +61,24 @@ def ask_main_thread() -> bool:
     return bool(ctypes.pythonapi.Py_AddPendingCall(_thunk[0], None) == 0)
 
 
+def note_imports(before: Set[str]) -> None:
+    """Remember the modules of the standard library that came while the shim was loaded.
+
+    In a training that imports at the same time some of them are its own: named too many, never too few.
+    """
+    library = os.path.dirname(os.__file__)
+    for name in sorted(set(sys.modules) - before):
+        file = getattr(sys.modules.get(name), "__file__", None) or library
+        ours = name.startswith(__name__.partition(".")[0])
+        if not ours and file.startswith(library) and "site-packages" not in file and name not in imported:
+            imported.append(name)
+
+
 def residue() -> List[str]:
     """Name what stays here after a detach."""
     left = ["the module " + __name__ + ", an empty shell"]
+    if imported:
+        left.append("modules of the standard library: " + ", ".join(imported))
     if _fork_callback:
         left.append("one fork callback that does nothing (CPython cannot unregister it)")
     if _thunk:

@@ -21,6 +21,9 @@ from ascend_tui.widgets.quiet import BLANK, Cell, Quiet, cells
 from ascend_tui.widgets.scale import YScale
 
 TILE = 16
+_HEADROOM = 1.05
+_BRIDGED = 8
+"""Dot columns over which a curve is drawn through; a longer gap is a gap."""
 _NEAR = 0.6
 """Share of the capacity from which on it belongs into the picture."""
 
@@ -140,7 +143,7 @@ class CurveView(Horizontal):
         if not curves or rows < 2 or across < 8:
             return [cells("", columns) for _ in range(height)]
         self._fit_axis([one.curve for one in curves], across * DOTS_ACROSS)
-        columns_of = [_columns(one.curve, self._origin, self._per_dot) for one in curves]
+        columns_of = [_bridged(_columns(one.curve, self._origin, self._per_dot)) for one in curves]
         self._fit_scale(columns_of)
         field = [[BLANK] * (across + names) for _ in range(rows)]
         self._plot(field, curves, columns_of, across)
@@ -176,7 +179,8 @@ class CurveView(Horizontal):
             return
         capacity = self.picture.capacity
         # A card that is mostly free would press the curve flat on the floor.
-        self.scale.hold(0.0, max(high, capacity) if capacity and high >= capacity * _NEAR else high)
+        near = capacity if capacity and high >= capacity * _NEAR else 0.0
+        self.scale.hold(0.0, max(high * _HEADROOM, near))
 
     def _dot(self, value: float, rows: int) -> int:
         span = self.scale.high - self.scale.low
@@ -255,6 +259,18 @@ def _columns(curve: Curve, origin: float, per_dot: float) -> dict[int, tuple[flo
         if x in found:
             low, high = min(low, found[x][0]), max(high, found[x][1])
         found[x] = (low, high)
+    return found
+
+
+def _bridged(columns: dict[int, tuple[float, float]]) -> dict[int, tuple[float, float]]:
+    """Hold the value over short gaps: where only every n-th step is sampled there is no hole."""
+    found: dict[int, tuple[float, float]] = {}
+    before = None
+    for x in sorted(columns):
+        if before is not None and x - before <= _BRIDGED:
+            found.update((between, found[before]) for between in range(before + 1, x))
+        found[x] = columns[x]
+        before = x
     return found
 
 

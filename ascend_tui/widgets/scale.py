@@ -40,7 +40,7 @@ class YScale:
         if self.low <= low and high <= self.high and (used >= 0.5 or byte_top(high) >= self.high):
             return
         if low <= 0:
-            self.low, self.high = 0.0, byte_top(high * 1.02)
+            self.low, self.high = 0.0, byte_top(high)
             return
         # A window away from zero: a round width around the data, with a little room.
         step = byte_top(max(span, high * 1e-4) * 1.2)

@@ -40,7 +40,7 @@ def state_words(status: TargetStatus) -> str:
     if status.reason is None:
         return f"{word}: {tr('how is unknown')}" if status.state == "exited" else word
     reason = say(status.reason)
-    return reason if status.state == "exited" else f"{word}: {reason}"
+    return reason if status.state == "exited" or reason == word else f"{word}: {reason}"
 
 
 def identity(status: TargetStatus | None, position: tuple[int, int]) -> list[Part]:
@@ -67,11 +67,16 @@ def identity(status: TargetStatus | None, position: tuple[int, int]) -> list[Par
     return parts
 
 
-def pulse(status: TargetStatus | None, frozen_frames: int | None, silent_s: float = 0.0) -> list[Part]:
+def pulse(
+    status: TargetStatus | None,
+    frozen_frames: int | None,
+    silent_s: float = 0.0,
+    behind: TargetStatus | None = None,
+) -> list[Part]:
     """Return how it goes: what stands at the right.
 
     `silent_s` is for how long the session has sent nothing, where that is too long: then the last
-    state is no longer known to be true.
+    state is no longer known to be true.  `behind` is what a frozen screen hides, where it matters.
     """
     silence = Part(f"✕ {tr('no news for {time}', time=duration(silent_s))}", "bad")
     if status is None:
@@ -88,7 +93,8 @@ def pulse(status: TargetStatus | None, frozen_frames: int | None, silent_s: floa
     if silent_s:
         parts.append(silence)
     elif frozen_frames is not None:
-        parts.append(Part(f"‖ {tr('frozen')} +{frozen_frames}", "warn"))
+        now = f"  {state_words(behind)}" if behind is not None else ""
+        parts.append(Part(f"‖ {tr('frozen')} +{frozen_frames}{now}", "warn"))
     elif status.state == "live":
         age = "" if status.sample_age_s is None else f" {_age(status.sample_age_s):>5}"
         parts.append(Part(f"●{age}", "good"))
@@ -165,11 +171,12 @@ class StatusLine(Horizontal):
         frozen_frames: int | None = None,
         notice: str = "",
         silent_s: float = 0.0,
+        behind: TargetStatus | None = None,
     ) -> None:
         """Show one target; a notice stands in place of its identity while there is one."""
         room = max(self.size.width - 2, 8)
         left = [Part(notice, "key")] if notice else identity(status, position)
-        right = pulse(status, frozen_frames, silent_s)
+        right = pulse(status, frozen_frames, silent_s, behind)
         # The state may never be lost, so the right side is fitted first; who it is keeps half the row.
         least = _cells(left) if notice else _cells(fitted(left, 0))
         right = fitted(right, max(room - least - len(_GAP), 8 if notice else room // 2))

@@ -66,9 +66,8 @@ class MemoryPane(Pane):
         if self.zoomed:
             self.tail.draw(Picture(picture.curves, marks=picture.marks, seconds=picture.seconds, tail=True))
         self.numbers.say(self._numbers(snapshot, self.numbers.size.width))
-        lines = self._words(snapshot)
         self.words.styles.height = 3 if self.size.height >= 11 else 1
-        self.words.say(*lines)
+        self.words.say(*self._words(snapshot))
 
     def mode(self, snapshot: MemorySnapshot) -> str:
         """Say whether the allocator reuses its blocks, where there is an allocator cache."""
@@ -144,9 +143,10 @@ class MemoryPane(Pane):
 
     def _words(self, snapshot: MemorySnapshot) -> list[Line]:
         """Return the verdict, what it rests on, and the key that would settle it."""
-        lines: list[Line] = [_verdict(snapshot)]
-        if snapshot.verdict.kind != "undecided":
-            lines.append([("  " + say(snapshot.verdict.reason), "")])
+        reason = say(snapshot.verdict.reason)
+        if self.words.size.height == 1:
+            return [[*_verdict(snapshot), (f"   {reason}", "dim")]]
+        lines: list[Line] = [_verdict(snapshot), [(f"  {reason}", "")]]
         reuse = self._command("reuse")
         if reuse is not None and snapshot.reuse == "on" and snapshot.verdict.kind in ("leak", "undecided"):
             hint = tr("reuse on: press {key}, only what still climbs is a leak", key=reuse.hotkey or "")
@@ -185,10 +185,8 @@ def _word(name: str) -> str:
 def _verdict(snapshot: MemorySnapshot) -> list[Span]:
     verdict = snapshot.verdict
     sign, word, role = _VERDICTS[verdict.kind]
-    if verdict.kind == "undecided":
-        line: list[Span] = [(f"{sign} {tr(word)}: {say(verdict.reason)}", role)]
-    else:
-        line = [(f"{sign} {tr(word)}, {_sureness(verdict)}", role)]
+    sure = "" if verdict.kind == "undecided" else f", {_sureness(verdict)}"
+    line: list[Span] = [(f"{sign} {tr(word)}{sure}", role)]
     slope = snapshot.slope_bytes_per_step
     if slope is not None and abs(slope) >= 1:
         rate = ("+" if slope > 0 else "-") + byte_size(abs(slope))

@@ -95,7 +95,16 @@ class Client:
 
     def hello(self, name="test", writable=True, **more):
         """Greet and return the answer; the past that comes with it is in `records`."""
-        self.send({"type": "hello", "id": 0, "protocols": [1], "client": {"name": name}, "writable": writable, **more})
+        self.send(
+            {
+                "type": "hello",
+                "id": 0,
+                "protocols": [1],
+                "client": {"name": name},
+                "writable": writable,
+                **more,
+            }
+        )
         answer = self.until(lambda frame: frame["type"] == "hello")
         if answer["ok"]:
             self.until(lambda frame: frame["type"] == "beat")

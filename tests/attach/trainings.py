@@ -10,19 +10,19 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from victims import until
 
 from ascend_tui.frame import Frame, TargetFrame, as_json
 from ascend_tui.session import Session
-from ascend_tui.target import Target, read_target
+from ascend_tui.target import Target, read_target, socket_path
 
-EVERY = 20
+EVERY = 10
 """Steps between two hashes of watched.py."""
 START_S = 60.0
 PROGRAM = Path(__file__).with_name("watched.py")
@@ -110,11 +110,14 @@ class Training:
         return dict(json.loads(answer.read_text()))
 
     def outside_view(self) -> dict[str, Any]:
-        """Return what the kernel shows of us: descriptors, the socket's path and pages that files do not explain."""
+        """Return what the kernel shows of us: descriptors, code that no file explains, the socket's path."""
+        path = str(socket_path(self.target))
+        sockets = Path("/proc/net/unix").read_text().splitlines()
+        ours = [f"socket:[{line.split()[6]}]" for line in sockets if line.endswith(" " + path)]
         return {
-            "sockets": [one for one in descriptors(self.pid) if one.startswith("socket:")],
+            "sockets": len([one for one in descriptors(self.pid) if one in ours]),
             "executable": anonymous_code(self.pid),
-            "path": os.path.exists(f"/tmp/ascend-tui-{os.geteuid()}/{self.pid}.sock"),
+            "path": os.path.exists(path),
         }
 
 
@@ -125,7 +128,9 @@ def same_bits(training: Training) -> None:
     if max(seen) > max(_undisturbed, default=0):
         with tempfile.TemporaryDirectory() as folder:
             # Workers change nothing in the numbers, only the time they take.
-            calm = Training(Path(folder), "--steps", str(max(seen) + 400), "--sleep", "0", "--workers", "0")
+            calm = Training(
+                Path(folder), "--steps", str(max(3000, max(seen) + 200)), "--sleep", "0", "--workers", "0"
+            )
             assert calm.process.wait(100) == 0
             _undisturbed.update(calm.hashes())
     wrong = [step for step, digest in seen.items() if _undisturbed[step] != digest]
@@ -133,6 +138,16 @@ def same_bits(training: Training) -> None:
 
 
 _undisturbed: dict[int, str] = {}
+
+
+def until(done: Callable[[], object], timeout_s: float = 10.0) -> bool:
+    """Wait until `done()` is true, asking a hundred times a second; return whether it came to that."""
+    end = time.monotonic() + timeout_s
+    while time.monotonic() < end:
+        if done():
+            return True
+        time.sleep(0.01)
+    return bool(done())
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:

@@ -24,7 +24,7 @@ from torch.overrides import _len_torch_function_stack
 from torch.utils._python_dispatch import _len_torch_dispatch_stack
 from torch.utils.data import DataLoader, TensorDataset
 
-EVERY = 20
+EVERY = 10
 
 
 def own_view() -> dict[str, Any]:
@@ -44,14 +44,14 @@ def train() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("folder", type=Path)
     parser.add_argument("--steps", type=int, default=10**9)
-    parser.add_argument("--sleep", type=float, default=0.004)
+    parser.add_argument("--sleep", type=float, default=0.015)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--exit", type=int, default=0)
     asked = parser.parse_args()
     multiprocessing.set_start_method("fork")
     torch.manual_seed(3)
     torch.set_num_threads(1)
-    data = TensorDataset(torch.randn(1200, 16), torch.randn(1200, 1))
+    data = TensorDataset(torch.randn(400, 16), torch.randn(400, 1))
     net = torch.nn.Sequential(
         torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(32, 1)
     )
@@ -74,6 +74,8 @@ def train() -> int:
                     out.write(f"{step} {digest.hexdigest()}\n")
                     if os.getppid() != parent:
                         break
+                if (asked.folder / "stop").exists():
+                    return int(asked.exit)
                 if question.exists():
                     question.unlink()
                     draft = asked.folder / "answer.new"

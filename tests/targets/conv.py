@@ -16,7 +16,11 @@ class Residual(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.conv, self.norm, self.act = nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(inplace=True)
+        self.conv, self.norm, self.act = (
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+        )
 
     def forward(self, x):
         y = self.norm(self.conv(x))
@@ -26,7 +30,14 @@ class Residual(nn.Module):
 
 torch.manual_seed(1)
 torch.set_num_threads(1)
-model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(inplace=True), Residual(), Residual(), nn.Flatten(), nn.LazyLinear(4))
+model = nn.Sequential(
+    nn.Conv2d(3, 8, 3, padding=1),
+    nn.ReLU(inplace=True),
+    Residual(),
+    Residual(),
+    nn.Flatten(),
+    nn.LazyLinear(4),
+)
 images, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 2, 3])
 model(images)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)

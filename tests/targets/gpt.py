@@ -44,12 +44,15 @@ class Block(nn.Module):
         super().__init__()
         self.norm1, self.norm2 = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
         self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH), nn.Dropout(0.1))
+        self.mlp = nn.Sequential(
+            nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH), nn.Dropout(0.1)
+        )
 
     def forward(self, x):
         shape = x.shape
         q, k, v = (
-            one.view(shape[0], shape[1], HEADS, -1).transpose(1, 2) for one in self.qkv(self.norm1(x)).chunk(3, -1)
+            one.view(shape[0], shape[1], HEADS, -1).transpose(1, 2)
+            for one in self.qkv(self.norm1(x)).chunk(3, -1)
         )
         seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(seen.transpose(1, 2).reshape(shape))

@@ -71,7 +71,7 @@ class Terminal:
                 raise AssertionError(f"not within {seconds} s; the screen was:\n" + "\n".join(self.lines()))
             time.sleep(0.02)
 
-    def wait_quiet(self, seconds: float = 0.4) -> None:
+    def wait_quiet(self, seconds: float = 0.25) -> None:
         """Wait until nothing was written for some time."""
         before = -1
         while before != len(self.seen):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,10 +11,10 @@ import pytest
 from terminal import Terminal
 
 # What one tick may write at 120x40; at the default rate a tick is a second.
-TYPICAL, WORST, FROZEN_COUNTER = 600, 4096, 100
+TYPICAL, WORST = 600, 4096
 
 
-SCRIPT = ("--tick", "0.1", "--hold", "1")
+SCRIPT = ("--tick", "0.06", "--hold", "0.8")
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def terminals() -> Iterator[list[Terminal]]:
         terminal.close()
 
 
-def bytes_per_tick(terminals: list[Terminal], tmp_path: Path, *options: str, frames: int = 30) -> float:
+def bytes_per_tick(terminals: list[Terminal], tmp_path: Path, *options: str, frames: int = 20) -> float:
     """Return the mean of what a tick writes, the first paint left out."""
     shown = tmp_path / "screen"
     terminal = Terminal(
@@ -33,16 +34,16 @@ def bytes_per_tick(terminals: list[Terminal], tmp_path: Path, *options: str, fra
     )
     terminals.append(terminal)
     terminal.wait_for(lambda: b"Memory" in terminal.seen)
-    time.sleep(0.6)
+    time.sleep(0.5)
     before = len(terminal.seen)
     terminal.wait_for(shown.exists)
     terminal.wait_quiet()
     return (len(terminal.seen) - before) / frames
 
 
-@pytest.mark.parametrize("before", ["20", "300", "3000"])
+@pytest.mark.parametrize("before", ["20", "3000"])
 def test_typical_bytes(terminals: list[Terminal], tmp_path: Path, before: str) -> None:
-    """Four panes, one of them with curves, at three ages of a run."""
+    """Four panes, one of them with curves, at two ages of a run."""
     assert bytes_per_tick(terminals, tmp_path, "--plugins", "4", "--before", before) <= TYPICAL
 
 
@@ -56,21 +57,27 @@ def test_nothing_changed_costs_nothing(terminals: list[Terminal], tmp_path: Path
     assert bytes_per_tick(terminals, tmp_path, "--plugins", "4", "--same") == 0
 
 
-def test_frozen_costs_its_counter_only(terminals: list[Terminal], tmp_path: Path) -> None:
+def test_frozen_costs_nothing_until_a_key_asks_what_waits(terminals: list[Terminal], tmp_path: Path) -> None:
     shown = tmp_path / "screen"
     terminal = Terminal(*SCRIPT, "--frames", "40", "--screen", str(shown), "--plugins", "4")
     terminals.append(terminal)
     terminal.wait_for(lambda: b"Memory" in terminal.seen)
     terminal.type(" ")
-    terminal.wait_for(lambda: any("frozen +2" in line for line in terminal.lines()))
+    terminal.wait_for(lambda: b"frozen" in terminal.seen)
+    time.sleep(0.3)
     before = len(terminal.seen)
-    terminal.wait_for(lambda: any("frozen +30" in line for line in terminal.lines()))
-    assert (len(terminal.seen) - before) / 28 <= FROZEN_COUNTER
     terminal.wait_for(shown.exists)
-    terminal.wait_quiet()
-    before = len(terminal.seen)
     time.sleep(1.0)
     assert len(terminal.seen) == before
+    terminal.type("h")
+    terminal.wait_for(lambda: counter(terminal) >= 5)
+
+
+def counter(terminal: Terminal) -> int:
+    """Return how many frames the screen says wait."""
+    found = re.search(r"frozen \+(\d+)", terminal.lines()[0])
+    assert found
+    return int(found.group(1))
 
 
 @pytest.mark.parametrize(
@@ -101,6 +108,7 @@ def test_the_terminal_shows_what_the_app_means(
 def test_first_paint_on_poor_terminals(terminals: list[Terminal], environment: dict[str, str]) -> None:
     terminal = Terminal("--plugins", "4", "--theme", "textual-dark", **environment)
     terminals.append(terminal)
-    terminal.wait_for(lambda: any("allocated" in line for line in terminal.lines()))
+    terminal.wait_for(lambda: b"allocated" in terminal.seen)
+    assert any("allocated" in line for line in terminal.lines())
     terminal.type("q")
     assert terminal.wait_exit() == 0

@@ -42,26 +42,26 @@ def view_of(*curves: Plotted, unicode: bool = True, **options: object) -> CurveV
 
 
 def test_a_ramp_line_by_line() -> None:
-    ramp = plotted([step * 32 * MIB for step in range(32)])
+    ramp = plotted([step * 30 * MIB for step in range(32)])
     assert drawn(view_of(ramp)) == [
-        "   1 GiB ┤             ⢀⠤⠒ alloc",
-        "         │          ⣀⠔⠊⠁",
-        " 512 MiB ┤      ⢀⡠⠒⠉",
-        "         │   ⣀⠤⠊⠁",
-        "       0 ┤⡠⠔⠊",
+        "   1 GiB ┤              ⣀⠤ alloc",
+        "         │          ⢀⡠⠔⠊",
+        " 512 MiB ┤       ⣀⠤⠊⠁",
+        "         │   ⢀⡠⠒⠉",
+        "       0 ┤⡠⠔⠊⠁",
         "         ┼┴─────────┴─────────┴──",
         "    step  0        20        40",
     ]
 
 
 def test_the_same_in_ascii() -> None:
-    lines = drawn(view_of(plotted([step * 32 * MIB for step in range(32)]), unicode=False))
+    lines = drawn(view_of(plotted([step * 30 * MIB for step in range(32)]), unicode=False))
     assert lines == [
-        "   1 GiB +             ..' alloc",
-        "         |          .:''",
-        " 512 MiB +      ..''",
+        "   1 GiB +              .. alloc",
+        "         |          ..:'",
+        " 512 MiB +       ..''",
         "         |   ..''",
-        "       0 +.:'",
+        "       0 +.:''",
         "         ++---------+---------+--",
         "    step  0        20        40",
     ]
@@ -73,6 +73,13 @@ def test_a_peak_of_one_step_in_a_week_is_seen() -> None:
     lines = drawn(view_of(plotted(values)))
     assert "   8 GiB ┤" in lines[0]
     assert any("⢸" in line or "⡇" in line for line in lines[1:3])
+
+
+def test_a_sampled_curve_has_no_holes() -> None:
+    series = Series("rss", 1.0)
+    for step in range(0, 40, 4):
+        series.add(step, GIB)
+    assert "⠤" * 18 in drawn(view_of(Plotted(series.curve(), "rss", "first")))[1]
 
 
 def test_gaps_are_gaps() -> None:

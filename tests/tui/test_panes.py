@@ -101,7 +101,7 @@ def test_layout(size: Any, panes: int, recent: Any, seen: Any, columns: int) -> 
     assert sorted(found.seen + found.lines) == list(range(panes))
 
 
-@pytest.mark.parametrize("size", [(1, 1), (10, 3), (59, 12), (200, 5), (300, 70)])
+@pytest.mark.parametrize("size", [(1, 1), (10, 3), (59, 12), (200, 60)])
 async def test_any_size_is_survived(monitor: Any, size: Any) -> None:
     app, controls = monitor(MEMORY, *PLAIN, BROKEN, language="zh_CN")
     story = Story()

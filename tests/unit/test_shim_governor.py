@@ -9,7 +9,9 @@ import pytest
 from ascend_tui.shim.governor import Governor, median, notch
 
 
-def run(governor: Governor, steps: int, plain_ns: float, check_ns: float, hook_ns: float, noise: float = 0.0) -> list[int]:
+def run(
+    governor: Governor, steps: int, plain_ns: float, check_ns: float, hook_ns: float, noise: float = 0.0
+) -> list[int]:
     """Play steps whose check runs in every thinning-th; return the thinning after each."""
     rng = random.Random(1)
     seen = []
@@ -114,13 +116,12 @@ def test_interval_holds_the_share_and_is_never_below_zero(noise: float) -> None:
 def test_steps_to_compare_with_are_made_and_kept_fresh() -> None:
     governor = Governor()
     plain = []
-    for step in range(400):
+    for _ in range(400):
         plain.append(governor.wants_plain_step())
         governor.observe(10e6, not plain[-1], 1e3, True)
     assert sum(plain[:12]) >= 5
     assert 0.02 < sum(plain[100:]) / 300 < 0.05
     assert governor.cost()["high"] < 0.01
-    assert step == 399
 
 
 def test_thread_is_part_of_the_share() -> None:

@@ -69,13 +69,17 @@ def test_kinds_are_kept_apart_and_merged_in_order() -> None:
     fill(past, [1.0] * 5000)
     records = read(past)
     # A frequent kind does not push a rare one out.
-    assert [one["data"]["label"] for one in records if one["kind"] == "mark"] == [str(one) for one in range(10)]
+    assert [one["data"]["label"] for one in records if one["kind"] == "mark"] == [
+        str(one) for one in range(10)
+    ]
     assert [one["seq"] for one in records] == sorted(one["seq"] for one in records)
 
 
 def test_text_is_strict_json_with_nan_and_foreign_objects() -> None:
     past = History()
-    text = past.add("p", "k", 1, 2.0, 3.0, {"v": float("nan"), "i": float("-inf"), "o": object, "n": [float("inf")]}, "v")
+    text = past.add(
+        "p", "k", 1, 2.0, 3.0, {"v": float("nan"), "i": float("-inf"), "o": object, "n": [float("inf")]}, "v"
+    )
     data = json.loads(text, parse_constant=pytest.fail)["data"]
     assert data["v"] == "NaN"
     assert data["i"] == "-Infinity"
@@ -104,7 +108,7 @@ def test_large_records_shorten_the_ring_and_a_huge_one_is_replaced() -> None:
 def test_number_of_kinds_is_bounded() -> None:
     past = History()
     for number in range(1000):
-        past.add("p", "kind%d" % number, 1, 0.0, 0.0, {}, None)
+        past.add("p", f"kind{number}", 1, 0.0, 0.0, {}, None)
     assert len(past.since(0)) <= history.MOST_KINDS
 
 

@@ -70,7 +70,9 @@ class Board:
             if hook.probe is probe:
                 hook.retire()
 
-    def add(self, kind: str, after: Callable[..., Any] | None = None, before: Callable[..., Any] | None = None) -> Hook:
+    def add(
+        self, kind: str, after: Callable[..., Any] | None = None, before: Callable[..., Any] | None = None
+    ) -> Hook:
         hook = Hook(self.probe, kind, after or (lambda *args: self.seen.append(args[0])), before)
         self.board.hooks = [*self.board.hooks, hook]
         return hook
@@ -97,7 +99,9 @@ class Training:
         self.rows = torch.randn(3, 4) if rows is None else rows
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=0.01)
 
-    def step(self, count: int = 1, around: Callable[[nn.Module, torch.Tensor], torch.Tensor] | None = None) -> None:
+    def step(
+        self, count: int = 1, around: Callable[[nn.Module, torch.Tensor], torch.Tensor] | None = None
+    ) -> None:
         for _ in range(count):
             self.optimizer.zero_grad()
             out = around(self.model, self.rows) if around else self.model(self.rows)
@@ -105,7 +109,9 @@ class Training:
             self.optimizer.step()
 
     def digest(self) -> str:
-        return hashlib.sha256(b"".join(one.detach().numpy().tobytes() for one in self.model.parameters())).hexdigest()
+        return hashlib.sha256(
+            b"".join(one.detach().numpy().tobytes() for one in self.model.parameters())
+        ).hexdigest()
 
 
 def undisturbed_digest(count: int, **more: Any) -> str:
@@ -280,7 +286,9 @@ def test_callback_that_raises_is_told_and_never_called_again(board: Board, kind:
         raise RuntimeError("ours")
 
     training = Training()
-    hook = board.add(kind, broken if place == "after" else lambda *args: None, broken if place == "before" else None)
+    hook = board.add(
+        kind, broken if place == "after" else lambda *args: None, broken if place == "before" else None
+    )
     hook.arm(5, 60)
     training.step(6)
     assert training.digest() == wanted
@@ -388,7 +396,10 @@ def our_mode(seen: list[str]) -> BottomMode:
 
 
 def test_mode_goes_in_below_the_users_and_survives_his_exit() -> None:
-    flags = _python_dispatch._is_in_torch_dispatch_mode, _python_dispatch._is_in_any_mode_without_ignore_compile_internals
+    flags = (
+        _python_dispatch._is_in_torch_dispatch_mode,
+        _python_dispatch._is_in_any_mode_without_ignore_compile_internals,
+    )
     seen: list[str] = []
     ours = our_mode(seen)
     first, second = Counting(), Counting()
@@ -406,7 +417,10 @@ def test_mode_goes_in_below_the_users_and_survives_his_exit() -> None:
         assert stack() == [third]
         torch.ones(2)
         assert third.calls == 1
-    now = _python_dispatch._is_in_torch_dispatch_mode, _python_dispatch._is_in_any_mode_without_ignore_compile_internals
+    now = (
+        _python_dispatch._is_in_torch_dispatch_mode,
+        _python_dispatch._is_in_any_mode_without_ignore_compile_internals,
+    )
     # A flag left on would make torch.compile fall back to eager for ever.
     assert now == flags == (False, False)
 
@@ -529,7 +543,9 @@ def compiler() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize("full", [False, True])
-def test_compilation_while_armed_is_whole_and_the_modes_refuse_afterwards(board: Board, compiler: Any, full: bool) -> None:
+def test_compilation_while_armed_is_whole_and_the_modes_refuse_afterwards(
+    board: Board, compiler: Any, full: bool
+) -> None:
     training = Training()
     module, ops = board.add("module"), board.add("op")
     module.arm(8, 60)

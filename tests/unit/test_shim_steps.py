@@ -264,7 +264,9 @@ def test_boundary_from_two_threads_never_runs_twice_at_once() -> None:
         inside -= 1
 
     steps = Steps(slow, pytest.fail)
-    threads = [threading.Thread(target=lambda: [steps.on_optimizer(one) for one in make() * 30]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [steps.on_optimizer(one) for one in make() * 30]) for _ in range(4)
+    ]
     for one in threads:
         one.start()
     for one in threads:
