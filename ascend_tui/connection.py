@@ -14,6 +14,8 @@ from ascend_tui import wire
 from ascend_tui.target import Target, socket_path
 
 HELLO_S = 3.0
+SEND_S = 1.0
+"""A shim that reads nothing for so long is given up: the other targets' thread waits here."""
 REQUEST_S = 10.0
 
 
@@ -106,6 +108,7 @@ class ShimClient:
         if not isinstance(process, dict) or process.get("start_ticks") != self.target.id.start_ticks:
             raise ShimError(f"another process answers at the socket of {self.target.id.pid}")
         self.hello = hello
+        self._sock.settimeout(SEND_S)
 
     def fileno(self) -> int:
         """Return the descriptor to poll."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import queue
 import time
 from collections.abc import Sequence
@@ -75,8 +76,15 @@ def watch(targets: Sequence[Target], how: Watch, config: Config) -> int:
     for target in targets:
         session.add(target)
     if how.headless:
+        _collect_garbage_again()
         return _headless(session, targets, how)
     return _screen(session, targets, config)
+
+
+def _collect_garbage_again() -> None:
+    # What is imported by now stays for good: frozen, it is never searched again.
+    gc.freeze()
+    gc.enable()
 
 
 def _screen(session: Session, targets: Sequence[Target], config: Config) -> int:
@@ -95,6 +103,7 @@ def _screen(session: Session, targets: Sequence[Target], config: Config) -> int:
         keymap=config.keys,
         export=partial(folder.write, "export"),
     )
+    _collect_garbage_again()
     app.run()
     for text in app.farewell:
         line(text)

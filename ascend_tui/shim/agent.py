@@ -62,6 +62,7 @@ class Agent:
         self._unhooking: Optional[Pending] = None
         self._thread: Optional[threading.Thread] = None
         self._stop = False
+        self._fed_steps = 0
         self._next_beat = 0.0
         self._next_check = 0.0
         self._next_look = 0.0
@@ -135,6 +136,7 @@ class Agent:
         if now >= self._next_look:
             self._next_look = now + 1.0
             self._look_for_torch()
+        self._feed_governor()
         self.probes.tick(now)
         self.switchboard.tick(now)
         self.switchboard.expire()
@@ -195,10 +197,20 @@ class Agent:
                 probes.at_boundary()
             finally:
                 board.quiet = False
-        if board.hooks and self.device.is_capturing():
+        # Without a hook that could be armed the shim's thread does the accounts (_feed_governor).
+        if not board.hooks or self.device.is_capturing():
             return
         spent = self.steps.in_hook_ns
         board.at_boundary(spent[-1] if spent else 0)
+
+    def _feed_governor(self) -> None:
+        steps = self.steps
+        done, self._fed_steps = steps.step - self._fed_steps, steps.step
+        if self.switchboard.hooks or not done:
+            return
+        durations, in_hook = list(steps.durations), list(steps.in_hook_ns)
+        for (duration_ns, _), hook_ns in list(zip(reversed(durations), reversed(in_hook)))[:done]:
+            self.governor.observe(duration_ns, False, hook_ns, False)
 
     def _step_fault(self, text: str) -> None:
         # Our own code failed on the training thread: never again in this attach.
@@ -219,8 +231,8 @@ class Agent:
 
     # Records and events.
 
-    def emit(self, plugin: str, kind: str, data: Dict[str, Any], key: Optional[str]) -> None:
-        """Queue one record; from any thread, without waiting."""
+    def emit(self, plugin: str, kind: str, data: Any, key: Optional[str]) -> None:
+        """Queue one record, or what will make one later; from any thread, without waiting."""
         if len(self._queue) == KEPT_RECORDS:
             self.dropped += 1
         self._queue.append((plugin, kind, self.steps.step, time.time(), time.monotonic(), data, key))
@@ -235,6 +247,8 @@ class Agent:
         while self._queue:
             plugin, kind, step, wall, mono, data, key = self._queue.popleft()
             try:
+                if callable(data):
+                    data = data()
                 records.append(self.history.add(plugin, kind, step, wall, mono, data, key))
             except Exception as error:
                 # Not an object that JSON can hold, or one that is changed while it is read.

@@ -144,8 +144,11 @@ class Api:
         """
         self._probe.samplers.append(Sampler(self._probe, hz, call, kind, key))
 
-    def emit(self, kind: str, data: Dict[str, Any], key: Optional[str] = None) -> None:
-        """Send one record; from any thread, without waiting."""
+    def emit(self, kind: str, data: Any, key: Optional[str] = None) -> None:
+        """Send one record; from any thread, without waiting.
+
+        `data` may also be a function: the shim's thread calls it, so that the training's need not.
+        """
         self._probes.emit(self._probe.name, kind, data, key)
 
     def command(

@@ -34,17 +34,30 @@ class Device:
     def name(self) -> str:
         return ""
 
-    def memory(self) -> Dict[str, int]:
-        """Return the present memory in bytes.  Raises OSError or RuntimeError when it cannot be read."""
-        return {"rss_bytes": self.rss_bytes(), "rss_peak_bytes": self.rss_peak_bytes()}
+    def label(self) -> str:
+        """Return the device as torch writes it."""
+        return self.kind if self.index is None else "%s:%d" % (self.kind, self.index)
 
-    def rss_bytes(self) -> int:
-        fields = os.pread(self._statm, 64, 0).split()
-        return int(fields[1]) * _PAGE
+    def capture(self) -> Any:
+        """Take the present counters as they are, for `decode`: the training thread must not wait longer.
 
-    def rss_peak_bytes(self) -> int:
-        # Linux counts ru_maxrss in KiB.
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        Raises OSError or RuntimeError when they cannot be read.
+        """
+        return os.pread(self._statm, 64, 0)
+
+    def decode(self, captured: Any) -> Dict[str, Any]:
+        """Return captured counters in bytes, with the device's label."""
+        # The peak only grows, so reading it late makes it no less true; Linux counts it in KiB.
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        return {
+            "rss_bytes": int(captured.split()[1]) * _PAGE,
+            "rss_peak_bytes": peak,
+            "device": self.label(),
+        }
+
+    def memory(self) -> Dict[str, Any]:
+        """Return the present memory."""
+        return self.decode(self.capture())
 
     def on_training_thread(self) -> None:
         """Learn what only the training thread can say (which device is current there)."""
@@ -70,7 +83,9 @@ class Accelerator(Device):
         self._names: Dict[Optional[int], str] = {}
 
     def _busiest(self) -> int:
-        held = [(self._stats(index).get("reserved_bytes", 0), -index) for index in range(self._count())]
+        held = [
+            (self._stats(self._raw(index)).get("reserved_bytes", 0), -index) for index in range(self._count())
+        ]
         return -max(held)[1] if held else 0
 
     def _count(self) -> int:
@@ -79,8 +94,8 @@ class Accelerator(Device):
     def _raw(self, index: int) -> Dict[str, Any]:
         raise NotImplementedError
 
-    def _stats(self, index: int) -> Dict[str, int]:
-        raw = self._raw(index)
+    @staticmethod
+    def _stats(raw: Dict[str, Any]) -> Dict[str, int]:
         stats = {}
         for ours, theirs in (
             ("allocated", "allocated_bytes"),
@@ -97,12 +112,17 @@ class Accelerator(Device):
             self._names[self.index] = str(self.module.get_device_name(self.index))
         return self._names[self.index]
 
-    def memory(self) -> Dict[str, int]:
-        found = self._stats(self.index or 0)
-        free, total = self.module.mem_get_info(self.index)
+    def capture(self) -> Any:
+        index = self.index or 0
+        return index, self._raw(index), self.module.mem_get_info(index), super().capture()
+
+    def decode(self, captured: Any) -> Dict[str, Any]:
+        index, raw, (free, total), statm = captured
+        found: Dict[str, Any] = super().decode(statm)
+        found.update(self._stats(raw))
         found["device_used_bytes"] = int(total) - int(free)
         found["device_total_bytes"] = int(total)
-        found.update(super().memory())
+        found["device"] = "%s:%d" % (self.kind, index)
         return found
 
     def on_training_thread(self) -> None:

@@ -382,7 +382,7 @@ def test_run_leaves_the_program_alone_when_the_time_is_over(tmp_path: Path) -> N
 
 @needs_torch
 def test_the_demo_leaks_in_strict_json_and_takes_its_training_along() -> None:
-    done = cli("demo", "--fault", "leak", "--headless", "--json", "--seconds", "5", "--tick", "0.25")
+    done = cli("demo", "--fault", "leak", "--headless", "--json", "--seconds", "4", "--tick", "0.25")
     assert done.returncode == 0, done.stderr
     lines = strict(done.stdout)
     for line in lines:

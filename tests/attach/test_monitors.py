@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -247,7 +248,13 @@ def test_what_was_released_before_the_stop_is_released(training: Training, plugi
         watcher.state(target, "live")
         assert watcher.ask("command", target.id, "test", "watch", True).ok
         told: list[Any] = []
+        busy, go_on = threading.Event(), threading.Event()
+        # The session's thread is at work elsewhere while both are asked of it.
+        watcher.session._on_frame = lambda frame: busy.set() or go_on.wait(10)  # type: ignore[func-returns-value]
+        assert busy.wait(10)
         watcher.session.release(target.id, told.append)
+        threading.Timer(0.3, go_on.set).start()
+        watcher.session.stop()
     assert len(told) == 1
     reasons = []
     for event in listener:

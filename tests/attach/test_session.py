@@ -94,6 +94,7 @@ def serve(connection):
             connection.sendall(frame({"type": "reply", "id": one, "ok": one, "result": one, "error": one}))
             connection.sendall(frame({"type": "event", "event": one}))
             connection.sendall(frame({"type": "no such type", "id": one}))
+            time.sleep(0.15)  # Long enough for a tick to look at it.
         connection.sendall(frame({"type": "beat", "step": 7}))
     elif MODE == "full":
         # It reads nothing more and never answers.
@@ -289,7 +290,7 @@ def test_a_lost_connection_comes_back_by_itself_without_a_hole_in_the_records() 
                 assert "the shim closed the connection: frame length 1" in reason(lost)
                 assert not watcher.ask("release", target.id).ok
                 back = watcher.state(target, "waiting", "live")
-                watcher.until(target, lambda frame: len(frame.plugins["memory"]) > before + 15)  # noqa: B023
+                watcher.until(target, lambda frame: len(frame.plugins["memory"]) > before + 6)  # noqa: B023
             seqs = watcher.frame(target).plugins["memory"]
             assert seqs == list(range(seqs[0], seqs[0] + len(seqs)))
             assert back.status.method == first.status.method
@@ -378,13 +379,39 @@ def test_hostile_frames_reach_nobody_and_the_session_lives() -> None:
             live = watcher.until(target, lambda frame: frame.status.step == 7)
             assert live.status.state == "live"
             assert live.plugins["memory"] == []
+            states = {one.status.state for frame in watcher.frames for one in frame.targets}
+            assert states <= {"attaching", "waiting", "live"}
             watcher.until(other, lambda frame: len(frame.plugins["memory"]) > 2)
             # Its notes are text, whatever they hold.
             assert all(isinstance(note.render(), str) for note in live.status.notes)
             assert json_lines(watcher.frames[-1])
 
 
-def test_a_shim_that_reads_nothing_does_not_hold_the_session_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_our_own_over_one_target_costs_the_others_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ascend_tui import link
+
+    with plain() as process, plain() as second:
+        target, other = read_target(process.pid), read_target(second.pid)
+        with Watcher(target, other, plugins=[recorder()]) as watcher:
+            for one in (target, other):
+                watcher.until(one, lambda frame: len(frame.plugins["memory"]) > 2)
+            once, real = iter([True]), link.records_of
+
+            def fall(raw: Any) -> Any:
+                if next(once, False):
+                    raise ArithmeticError("a slip of ours")
+                return real(raw)
+
+            monkeypatch.setattr(link, "records_of", fall)
+            assert until(
+                lambda: any("a slip of ours" in reason(watcher.frame(one)) for one in (target, other))
+            )
+            for one in (target, other):
+                before = len(watcher.frame(one).plugins["memory"])
+                watcher.until(one, lambda frame: len(frame.plugins["memory"]) > before + 3)  # noqa: B023
+
+
+def test_a_shim_that_reads_nothing_does_not_hold_the_session_up() -> None:
     with fake("full") as target, plain() as process:
         other = read_target(process.pid)
         with Watcher(target, other, plugins=[recorder()]) as watcher:
