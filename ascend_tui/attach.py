@@ -199,6 +199,17 @@ def _gone(pid: int) -> Refusal:
     )
 
 
+def no_shim_to_watch(target: Target) -> Refusal:
+    """Return the refusal of a read-only monitor where no shim is."""
+    return Refusal(
+        "readonly",
+        "cannot watch {pid} read-only",
+        "there is no shim in it, and --readonly puts none in",
+        "attach once without --readonly; q leaves the shim, which any number of read-only monitors can watch",
+        (("pid", target.id.pid),),
+    )
+
+
 def _did_not_start(target: Target, why: str) -> Refusal:
     return Refusal(
         "boot",

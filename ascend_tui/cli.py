@@ -64,6 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
     one.add_argument("pid", type=int, nargs="+", metavar="PID")
     _watching(one)
     one.add_argument("--method", choices=("auto", "thread", "pending"), default="auto", help="how to inject")
+    one.add_argument("--readonly", action="store_true", help="only watch: start nothing, put no shim in")
     one.add_argument("--dry-run", action="store_true", help="only say what would be done, or what stops it")
 
     one = commands.add_parser("run", help="start a training with the shim inside (no ptrace)")
@@ -104,7 +105,6 @@ def _watching(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--headless", action="store_true", help="no screen: one line per target and tick")
     _json(parser)
     parser.add_argument("--seconds", type=float, metavar="S", help="with --headless: end after S seconds")
-    parser.add_argument("--readonly", action="store_true", help="never ask the shim to do anything")
     parser.add_argument("--tick", type=float, metavar="S", help="seconds between two frames (1)")
     parser.add_argument("--theme", metavar="NAME", help="colours of the screen")
     parser.add_argument("--language", metavar="CODE", help="en or zh_CN")
@@ -148,7 +148,7 @@ def _watch(options: argparse.Namespace) -> int:
 
     given = {"tick_s": options.tick, "theme": options.theme, "language": options.language}
     # A switch that is not given says nothing: the file may have it on.
-    given.update({name: True for name in ("readonly", "mouse") if getattr(options, name)})
+    given.update({name: True for name in ("readonly", "mouse") if getattr(options, name, False)})
     config = load(given, options.config)
     headless = options.headless or options.json
     dry_run = getattr(options, "dry_run", False)

@@ -125,6 +125,13 @@ def as_json(value: Any) -> Any:
     return str(value)
 
 
+def _snapshot(snapshot: Any) -> Any:
+    try:
+        return as_json(snapshot)
+    except Exception as error:  # noqa: BLE001 - a third party's object costs its own place only
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
 def json_lines(frame: Frame) -> list[dict[str, Any]]:
     """Return one object per target in the shape that `--json` promises."""
     return [
@@ -133,7 +140,7 @@ def json_lines(frame: Frame) -> list[dict[str, Any]]:
             "time": frame.wall_s,
             "step": one.status.step,
             "target": as_json(one.status),
-            "plugins": as_json(one.plugins),
+            "plugins": {name: _snapshot(snapshot) for name, snapshot in one.plugins.items()},
             "alerts": as_json(one.alerts),
         }
         for one in frame.targets

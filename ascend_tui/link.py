@@ -13,7 +13,15 @@ from ascend_tui.controls import Done, Outcome
 from ascend_tui.decode import dict_of, outcome_of, records_of, status_of
 from ascend_tui.frame import TargetState, TargetStatus
 from ascend_tui.plugin import Message, Plugin, Record
-from ascend_tui.target import Exit, ExitWatch, RefusedError, Target, TargetGone
+from ascend_tui.target import (
+    Exit,
+    ExitWatch,
+    RefusedError,
+    Target,
+    TargetGone,
+    forget_socket,
+    socket_path,
+)
 
 RETRY_S = 1.0
 SHIM_GONE = Message(
@@ -61,6 +69,8 @@ class Link:
         # What the attaching thread hands over; it closes its connection itself when nobody waits any more.
         self._handover = threading.Lock()
         self._closed = False
+        # Named while /proc still tells where the target's /tmp is.
+        self._socket = socket_path(target)
         self._result: Attached | Exception | None = None
         self._worker: threading.Thread | None = None
         try:
@@ -90,7 +100,7 @@ class Link:
     def _begin(self) -> None:
         resume = {"boot": _boot(self._hello), "seq": self._last_seq} if self._hello else None
         self._worker = threading.Thread(
-            target=self._attach, args=(resume, not self._hello), name="attach", daemon=True
+            target=self._attach, args=(resume, self._writable and not self._hello), name="attach", daemon=True
         )
         self._worker.start()
 
@@ -209,6 +219,7 @@ class Link:
         else:
             self._reason = Message("target exited (how is unknown)")
         self._drop()
+        forget_socket(self._socket)
 
     def retire(self, reason: Message) -> None:
         """End this link on purpose: the shim was removed."""

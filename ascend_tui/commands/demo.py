@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import os
@@ -19,7 +20,7 @@ from ascend_tui.commands.run import stop
 from ascend_tui.commands.watch import Watch, watch
 from ascend_tui.config import Config
 from ascend_tui.rundir import RunFolder, default_root
-from ascend_tui.target import Refusal, RefusedError
+from ascend_tui.target import Refusal, RefusedError, forget_socket, socket_path
 
 FAULTS = ("none", "leak")
 START_S = 120.0
@@ -51,6 +52,7 @@ def demo(fault: str, how: Watch, config: Config) -> int:
         stdout=subprocess.PIPE,
         stderr=log.open("ab"),
     )
+    target = target_of(child.pid)
     try:
         say("starting the demo training (a small GPT) …")
         first = _first_line(child)
@@ -60,18 +62,20 @@ def demo(fault: str, how: Watch, config: Config) -> int:
         say(
             f"training on {first['device']}, {first['parameters']:,} parameters, pid {child.pid}; attaching …"
         )
-        target = target_of(child.pid)
+        target = target_of(child.pid)  # by now with all that it has loaded
         refusal = why_not(target)
         if refusal is not None:
             refuse(refusal, how.json)
             return REFUSED
-        code = watch([target], how, config)
+        code = watch([target], how, dataclasses.replace(config, readonly=False))
         return OK if code == GONE and child.poll() == 0 else code
     except RefusedError as error:
         refuse(error.refusal, how.json)
         return REFUSED
     finally:
         stop(child)
+        # It ended with a shim inside, and nobody else knows that it will not be back.
+        forget_socket(socket_path(target))
 
 
 def _first_line(child: subprocess.Popen[bytes]) -> dict[str, object] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import signal
@@ -72,7 +73,8 @@ def _watch(child: subprocess.Popen[bytes], how: Watch, config: Config) -> int:
         except RefusedError:
             break
         if has_shim(target):
-            watch([target], how, config)
+            # What we start ourselves is ours to ask.
+            watch([target], how, dataclasses.replace(config, readonly=False))
             return _end(child)
         time.sleep(0.02)
     if child.poll() is None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 
-from ascend_tui.attach import has_shim, target_of, why_not
+from ascend_tui.attach import has_shim, no_shim_to_watch, target_of, why_not
 from ascend_tui.commands import GONE, OK, REFUSED
 from ascend_tui.commands.output import data, line, refuse, say
 from ascend_tui.config import Config
@@ -41,7 +41,9 @@ def attach(pids: Sequence[int], how: Watch, config: Config, dry_run: bool = Fals
     for pid in dict.fromkeys(pids):
         try:
             target = target_of(pid)
-            refusal = None if has_shim(target) else why_not(target)
+            refusal = None
+            if not has_shim(target):
+                refusal = no_shim_to_watch(target) if config.readonly else why_not(target)
         except RefusedError as error:
             refusal = error.refusal
         if refusal is not None:

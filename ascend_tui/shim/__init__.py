@@ -56,12 +56,18 @@ def boot(files, path, version, area):
         return made
 
     def run():
+        # Two boots that were asked for at the same time come one after the other; setdefault is atomic.
+        gate = sys.modules.setdefault(root + ".boot", types.ModuleType(root + ".boot"))
+        with gate.__dict__.setdefault("lock", threading.Lock()):
+            start()
+
+    def start():
         try:
             before = set(sys.modules)
             shell = sys.modules.get(root + ".shim.shell")
             if shell is None or shell.agent is None or not shell.agent.is_alive():
                 for name in list(sys.modules):
-                    if name.startswith(root) and name != root + ".shim.shell":
+                    if name.startswith(root) and name not in (root + ".shim.shell", root + ".boot"):
                         del sys.modules[name]
                 module("", True)
                 module(".shim", True)
@@ -77,7 +83,9 @@ def boot(files, path, version, area):
         except Exception as error:
             try:
                 os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-                with open(path + ".error", "w") as file:
+                # Never through a link that somebody else has laid there.
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                with open(os.open(path + ".error", flags, 0o600), "w") as file:
                     file.write(repr(error))
             except OSError:
                 return

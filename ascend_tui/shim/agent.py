@@ -44,7 +44,7 @@ class Agent:
         self.history = History()
         self.governor = Governor()
         self.cell: List[Any] = [None]
-        self.steps = Steps(self._at_boundary, self._step_fault)
+        self.steps = Steps(self._at_boundary, self._step_fault, self._is_calm)
         self.switchboard = Switchboard(self.steps, self.governor, self._hook_fault)
         self.probes = Probes(self.steps, self.switchboard, self._device_now, self.emit, self._event)
         self.device: Any = devices.Device()
@@ -62,7 +62,6 @@ class Agent:
         self._unhooking: Optional[Pending] = None
         self._thread: Optional[threading.Thread] = None
         self._stop = False
-        self._fed_steps = 0
         self._next_beat = 0.0
         self._next_check = 0.0
         self._next_look = 0.0
@@ -136,8 +135,10 @@ class Agent:
         if now >= self._next_look:
             self._next_look = now + 1.0
             self._look_for_torch()
-        self._feed_governor()
+        self._settle_steps()
         self.probes.tick(now)
+        if not self._is_calm():
+            self.steps.wake()
         self.switchboard.tick(now)
         self.switchboard.expire()
         if self.switchboard.is_mode_left():
@@ -197,19 +198,17 @@ class Agent:
                 probes.at_boundary()
             finally:
                 board.quiet = False
-        # Without a hook that could be armed the shim's thread does the accounts (_feed_governor).
-        if not board.hooks or self.device.is_capturing():
+        if board.hooks and self.device.is_capturing():
             return
         spent = self.steps.in_hook_ns
         board.at_boundary(spent[-1] if spent else 0)
 
-    def _feed_governor(self) -> None:
-        steps = self.steps
-        done, self._fed_steps = steps.step - self._fed_steps, steps.step
-        if self.switchboard.hooks or not done:
-            return
-        durations, in_hook = list(steps.durations), list(steps.in_hook_ns)
-        for (duration_ns, _), hook_ns in list(zip(reversed(durations), reversed(in_hook)))[:done]:
+    def _is_calm(self) -> bool:
+        probes = self.probes
+        return not (probes.is_due or probes.every_step or self.switchboard.is_wanted())
+
+    def _settle_steps(self) -> None:
+        for duration_ns, hook_ns in self.steps.settle():
             self.governor.observe(duration_ns, False, hook_ns, False)
 
     def _step_fault(self, text: str) -> None:

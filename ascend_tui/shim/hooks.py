@@ -113,12 +113,14 @@ class Switchboard:
             governed = armed and any(one.live and one.steps > BURST_STEPS for one in self.hooks)
             self._governor.observe(duration, armed, self._spent_ns + hook_ns, governed)
         self._spent_ns = 0
-        wanted = self._chosen or self._registered or self._mode is not None
-        if not wanted:
-            for hook in self.hooks:
-                wanted = wanted or hook.armed or hook.live
-        if wanted:
+        if self.is_wanted():
             self._choose()
+
+    def is_wanted(self) -> bool:
+        """Tell whether the next boundary has something to switch."""
+        if self._chosen or self._registered or self._mode is not None:
+            return True
+        return any(hook.armed or hook.live for hook in self.hooks)
 
     def _choose(self) -> None:
         step, now = self._steps.step, monotonic()

@@ -145,7 +145,7 @@ class Probes:
 
     def tick(self, now: float) -> None:
         """Take the samples that are due and end what is past its lease."""
-        self.is_due = True
+        self.is_due = bool(self.now_and_then)
         self._clear_failed()
         for probe in list(self.loaded.values()):
             for sampler in list(probe.samplers):

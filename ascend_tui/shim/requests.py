@@ -60,6 +60,8 @@ class Desk:
         answer: Dict[str, Any] = {"type": "reply", "id": frame.get("id"), "ok": True}
         try:
             answer["result"] = self._carry_out(connection, frame)
+            # What was asked for may wait for a boundary.
+            self._agent.steps.wake()
         except Refused as error:
             answer.update(ok=False, error=str(error))
         except Exception as error:

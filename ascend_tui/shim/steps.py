@@ -90,9 +90,17 @@ class Steps:
     `step` counts attempts and `skipped` those a GradScaler skipped.  Optimizers that step one after
     the other (GAN, one per parameter) belong to one step: a new one begins when an optimizer comes
     that has already been in the present one.
+
+    While `is_calm()` holds nothing of ours waits for a boundary, and a training with one optimizer pays
+    for a clock and a note that the shim's thread reads later.
     """
 
-    def __init__(self, at_boundary: Callable[[], None], on_fault: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        at_boundary: Callable[[], None],
+        on_fault: Callable[[str], None],
+        is_calm: Callable[[], bool] = bool,
+    ) -> None:
         self.step = 0
         self.skipped = 0
         self.source = ""
@@ -103,6 +111,11 @@ class Steps:
         self.last_boundary_ns = 0
         self._at_boundary = at_boundary
         self._on_fault = on_fault
+        self._is_calm = is_calm
+        # The only optimizer of a calm training by its id, else 0.
+        self._calm = 0
+        # (nanoseconds of the step, nanoseconds of them in here) since the last `settle`.
+        self._plain: Deque[Tuple[int, int]] = deque(maxlen=SAMPLES)
         self._seen: Set[int] = set()
         self._stepped: Set[int] = set()
         self._scaler_known = False
@@ -114,16 +127,36 @@ class Steps:
         began = perf_counter_ns()
         try:
             identity = id(optimizer)
+            if identity == self._calm:
+                last, self.last_boundary_ns = self.last_boundary_ns, began
+                self.step += 1
+                self._plain.append((began - last, perf_counter_ns() - began))
+                return
             if self._scaler_known:
                 self._stepped.add(identity)
             if len(self._seen) == 1 and identity in self._seen:
                 self.end_step("optimizer", began)
+                self._calm = 0 if self._scaler_known or not self._is_calm() else identity
             else:
+                self._calm = 0
                 self._attempt(identity, began)
         except Exception as error:
             if raised_by_signal(error):
                 raise
             self._on_fault("step hook: %r" % (error,))
+
+    def wake(self) -> None:
+        """Have the next step end with a boundary; from any thread."""
+        self._calm = 0
+
+    def settle(self) -> List[Tuple[int, int]]:
+        """Take over the steps of the calm time and return their times and ours in them (shim thread)."""
+        settled: List[Tuple[int, int]] = []
+        while self._plain:
+            settled.append(self._plain.popleft())
+        self.durations.extend((duration_ns, False) for duration_ns, _ in settled)
+        self.in_hook_ns.extend(hook_ns for _, hook_ns in settled)
+        return settled
 
     def on_scaler_update(self, attempted: List[int]) -> None:
         """Take a GradScaler's update; `attempted` are the optimizers that it was to step since the last."""
@@ -137,6 +170,7 @@ class Steps:
                 for identity in skipped:
                     self._attempt(identity, began)
             self._scaler_known = True
+            self._calm = 0
             self._stepped.difference_update(attempted)
         except Exception as error:
             if raised_by_signal(error):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from ascend_tui.target import proc
@@ -30,6 +31,18 @@ def socket_path(target: Target) -> Path:
     if (theirs is not None and theirs != ours) or root not in (None, proc.read_link("/proc/self/root")):
         return Path(f"/proc/{pid}/root{inside}")
     return Path(inside)
+
+
+def forget_socket(path: Path) -> None:
+    """Remove the socket that a process left when it ended with a shim inside, and its folder when empty.
+
+    `path` is `socket_path` from when the process lived. One seen through /proc went with the process.
+    """
+    if path.parts[:2] == ("/", "proc"):
+        return
+    with contextlib.suppress(OSError):
+        path.unlink()
+        path.parent.rmdir()
 
 
 def uid_in_map(uid: int, uid_map: str) -> int:
