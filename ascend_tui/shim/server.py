@@ -40,6 +40,8 @@ class Connection:
         """Records that this monitor did not get because it did not read."""
         self._untold = 0
         self.closing = False
+        self.deaf = False
+        """Nothing can be sent any more; what it said before it left is still to be read."""
 
     def holder(self) -> Dict[str, Any]:
         """Return who this is, as others are told of it."""
@@ -47,6 +49,8 @@ class Connection:
 
     def send(self, frame: Dict[str, Any]) -> None:
         """Queue one frame; one that is too large becomes an error that says so."""
+        if self.deaf:
+            return
         try:
             self.out += wire.encode(frame, wire.MAX_TO_MONITOR_BYTES)
         except wire.FrameError as error:
@@ -64,6 +68,8 @@ class Connection:
 
     def send_body(self, body: bytes, records: int, may_drop: bool) -> bool:
         """Queue a frame of so many records; a slow monitor loses them, never the training its memory."""
+        if self.deaf:
+            return False
         if may_drop and self.is_behind():
             self.dropped += records
             self._untold += records
@@ -75,14 +81,17 @@ class Connection:
         return True
 
     def flush(self) -> bool:
-        """Send what the socket takes; False when the other side is gone."""
+        """Send what the socket takes; False when the connection is to be closed."""
         while self.out:
             try:
                 sent = self.sock.send(memoryview(self.out)[: 1 << 16])
             except BlockingIOError:
                 return True
             except OSError:
-                return False
+                # It left, perhaps right after a last request ("release"): the end of its words closes.
+                self.deaf = True
+                self.out.clear()
+                break
             del self.out[:sent]
         return not self.closing
 

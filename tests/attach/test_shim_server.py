@@ -361,6 +361,36 @@ def plain(path: Path) -> server.Server:
     return server.Server(str(path), lambda *_: None, lambda *_: None, lambda *_: None)
 
 
+def test_last_words_are_read_although_nothing_can_be_sent_any_more(tmp_path: Path) -> None:
+    heard: list[str] = []
+    gone: list[str] = []
+
+    def greet(connection: server.Connection, frame: dict[str, object]) -> None:
+        connection.greeted = True
+
+    carrier = server.Server(
+        str(tmp_path / "private" / "1.sock"),
+        greet,
+        lambda connection, frame: heard.append(str(frame["op"])),
+        lambda connection: gone.append(connection.name),
+    )
+    carrier.open()
+    with socket.socket(socket.AF_UNIX) as monitor:
+        monitor.connect(carrier.path)
+        monitor.sendall(wire.encode({"type": "hello"}, wire.MAX_TO_SHIM_BYTES))
+        while not any(one.greeted for one in carrier.connections.values()):
+            carrier.poll(1.0)
+        monitor.sendall(wire.encode({"type": "request", "op": "release"}, wire.MAX_TO_SHIM_BYTES))
+    # The shim's next act is to send, to a socket that is closed: what came before that must not be lost.
+    carrier.broadcast({"type": "beat"})
+    assert not gone
+    carrier.poll(1.0)
+    carrier.poll(1.0)
+    carrier.close_all(unlink=True)
+    assert heard == ["release"]
+    assert gone == ["unknown"]
+
+
 def test_directory_of_a_wrong_mode_or_kind_is_refused_with_the_reason(tmp_path: Path) -> None:
     wide, link, file = tmp_path / "wide", tmp_path / "link", tmp_path / "file"
     wide.mkdir(mode=0o755)
