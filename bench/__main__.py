@@ -17,7 +17,7 @@ def main() -> int:
     options = parser.parse_args()
     quick = options.quick
     runs = {
-        "idle": lambda: idle.run(3 if quick else 20, 1.5 if quick else 3.0),
+        "idle": lambda: idle.run(6 if quick else 60),
         "latency": lambda: latency.run(3 if quick else 15),
         "cycles": lambda: cycles.run(20 if quick else 200),
         "screen": lambda: screen.run(6 if quick else 20),

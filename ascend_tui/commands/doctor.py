@@ -86,7 +86,7 @@ def _versions() -> Iterator[Check]:
     yield Check(
         "ascend-tui", "ok", f"{ascend_tui.__version__} on Python {platform.python_version()} at {sys.prefix}"
     )
-    for name in ("textual", "rich", "psutil"):
+    for name in ("textual", "rich"):
         try:
             yield Check(name, "ok", version(name))
         except PackageNotFoundError:
