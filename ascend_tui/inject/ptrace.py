@@ -204,8 +204,8 @@ class StoppedThread:
 def _set_urgent(on: bool) -> bool:
     """Run ahead of everything else while a thread is stopped, where this user may; returns whether it worked.
 
-    Being preempted in that moment is what makes a stop long: on busy cores this cut the 99th percentile to a
-    quarter. Only for the stop: a real-time process that computes would itself disturb the training.
+    Being preempted in that moment is what makes a stop long on busy cores. Only for the stop: a real-time
+    process that computes would itself disturb the training.
     """
     policy, priority = (os.SCHED_FIFO, 1) if on else (os.SCHED_OTHER, 0)
     try:
