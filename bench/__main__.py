@@ -17,7 +17,7 @@ def main() -> int:
     options = parser.parse_args()
     quick = options.quick
     runs = {
-        "idle": lambda: idle.run(6 if quick else 60),
+        "idle": lambda: idle.run(6 if quick else 36),
         "latency": lambda: latency.run(3 if quick else 15),
         "cycles": lambda: cycles.run(20 if quick else 200),
         "screen": lambda: screen.run(6 if quick else 20),
