@@ -144,25 +144,22 @@ def _dispatch(options: argparse.Namespace) -> int:
 def _watch(options: argparse.Namespace) -> int:
     # Nothing of a thousand imports is garbage: looking for it costs a tenth of the time to the first picture.
     gc.disable()
-    from ascend_tui.commands.watch import Watch, attach
+    from ascend_tui.commands.watch import Watch, attach, can_show
 
     given = {"tick_s": options.tick, "theme": options.theme, "language": options.language}
     # A switch that is not given says nothing: the file may have it on.
     given.update({name: True for name in ("readonly", "mouse") if getattr(options, name, False)})
     config = load(given, options.config)
-    headless = options.headless or options.json
-    dry_run = getattr(options, "dry_run", False)
-    if not headless and not dry_run and not (sys.stdin.isatty() and sys.stdout.isatty()):
-        say("this is no terminal: add --headless (and --json for data)")
-        return USAGE
     how = Watch(
-        headless=headless,
+        headless=options.headless or options.json,
         json=options.json,
         seconds=options.seconds,
         method=getattr(options, "method", "auto"),
     )
     if options.command == "attach":
-        return attach(options.pid, how, config, dry_run)
+        return attach(options.pid, how, config, options.dry_run)
+    if not can_show(how):
+        return USAGE
     if options.command == "demo":
         from ascend_tui.commands.demo import demo
 

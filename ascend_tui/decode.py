@@ -7,7 +7,7 @@ kind is left out, and nothing in here raises.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 from ascend_tui.controls import Outcome
@@ -41,6 +41,12 @@ def outcome_of(reply: Mapping[str, Any]) -> Outcome:
         return Outcome(False, Message.of("{why}", why=_text(reply.get("error")) or "refused"))
     residue = _list(dict_of(reply.get("result")).get("residue"))
     return Outcome(True, Message("done"), tuple(_text(one) for one in residue if _text(one)))
+
+
+def residue_lines(pid: int, residue: Sequence[str]) -> tuple[str, ...]:
+    """Return what to tell of a shim that was removed."""
+    head = f"the shim was removed from {pid}; what stays in the process until it ends:"
+    return (head, *(f"  {one}" for one in residue))
 
 
 def status_of(

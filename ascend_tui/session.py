@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ascend_tui.controls import Done, Outcome
+from ascend_tui.decode import residue_lines
 from ascend_tui.frame import Failed, Frame, TargetFrame
 from ascend_tui.link import Link
 from ascend_tui.plugin import (
@@ -152,12 +153,14 @@ class Session:
         self._ask(target, done, "release")
 
     def remove(self, target: TargetId, done: Done) -> None:
-        """Take the shim out of the target; the outcome's lines are what could not be taken out."""
+        """Take the shim out of the target; the outcome's lines say what could not be taken out."""
 
         def finished(outcome: Outcome) -> None:
             link = self._links.get(target)
             if link is not None and outcome.ok:
                 link.retire(Message("the shim was removed"))
+                lines = residue_lines(target.pid, outcome.lines)
+                outcome = Outcome(True, outcome.message, lines)
             done(outcome)
 
         self._ask(target, finished, "detach")

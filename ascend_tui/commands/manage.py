@@ -11,6 +11,7 @@ from ascend_tui.attach import attach, target_of
 from ascend_tui.commands import OK, REFUSED, USAGE
 from ascend_tui.commands.output import data, line, refuse, say
 from ascend_tui.connection import ShimClient, ShimError, ShimGone
+from ascend_tui.decode import residue_lines
 from ascend_tui.frame import SCHEMA
 from ascend_tui.plugin import Lease, Plugin, load, probe_text
 from ascend_tui.target import RefusedError
@@ -43,9 +44,8 @@ def detach(pid: int, as_data: bool) -> int:
     if as_data:
         data({"schema": SCHEMA, "pid": pid, "removed": True, "residue": residue})
     else:
-        line(f"the shim was removed from {pid}; what stays in the process until it ends:")
-        for one in residue:
-            line(f"  {one}")
+        for one in residue_lines(pid, residue):
+            line(one)
     return OK
 
 

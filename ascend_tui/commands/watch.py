@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 import queue
+import sys
 import time
 from collections.abc import Sequence
 from functools import partial
 
 from ascend_tui.attach import has_shim, no_shim_to_watch, target_of, why_not
-from ascend_tui.commands import GONE, OK, REFUSED
+from ascend_tui.commands import GONE, OK, REFUSED, USAGE
 from ascend_tui.commands.output import data, line, refuse, say
 from ascend_tui.config import Config
 from ascend_tui.frame import Frame, json_lines
@@ -52,7 +53,17 @@ def attach(pids: Sequence[int], how: Watch, config: Config, dry_run: bool = Fals
         targets.append(target)
     if dry_run:
         return _tell_plan(targets, how)
+    if not can_show(how):
+        return USAGE
     return watch(targets, how, config)
+
+
+def can_show(how: Watch) -> bool:
+    """Tell whether there is a terminal for the screen where one is needed, and say so if not."""
+    if how.headless or (sys.stdin.isatty() and sys.stdout.isatty()):
+        return True
+    say("this is no terminal: add --headless (and --json for data)")
+    return False
 
 
 def _tell_plan(targets: Sequence[Target], how: Watch) -> int:

@@ -140,7 +140,8 @@ class Api:
     ) -> None:
         """Emit what `call()` returns, `hz` times a second (at most 20), from the shim's own thread.
 
-        `key` names the number whose extremes the long history keeps.
+        `key` names the number whose extremes the long history keeps; of several names, set apart by
+        spaces, the first that is in the record counts.
         """
         self._probe.samplers.append(Sampler(self._probe, hz, call, kind, key))
 

@@ -117,11 +117,15 @@ class History:
         data: Dict[str, Any],
         key: Optional[str],
     ) -> bytes:
-        """Keep one record and return its JSON text.  `key` names the number that ranks it.
+        """Keep one record and return its JSON text.
+
+        `key` names the number that ranks it, or several, of which the first that is there counts.
 
         Raises what the data raise when they are no JSON object or are changed while they are read.
         """
-        value = data.get(key) if key is not None else None
+        if not isinstance(data, dict):
+            raise TypeError("a record is an object, not %s" % type(data).__name__)
+        value = next((data[name] for name in (key or "").split() if name in data), None)
         record = {
             "seq": self.last_seq + 1,
             "plugin": plugin,

@@ -6,8 +6,8 @@ growth and not the rise and fall within a step.  Both read counters that torch a
 
 from functools import partial
 
-# Every device reports host memory; the long history keeps its extremes.
-KEY = "rss_bytes"
+# The long history keeps the extremes of this: a leak shows in the first that the device reports.
+KEY = "allocated_bytes rss_bytes"
 
 
 def setup(api):

@@ -168,7 +168,6 @@ def test_a_process_that_is_gone_or_is_ourselves() -> None:
     [
         (["attach"], "required: PID"),
         (["attach", "train.py", "--headless"], "invalid int value: 'train.py'"),
-        (["attach", "1"], "this is no terminal: add --headless"),
         (["demo"], "this is no terminal: add --headless"),
         (["demo", "--fault", "meteor", "--headless"], "it knows: none, leak"),
         (["run", "--headless"], "say what to run"),
@@ -226,6 +225,13 @@ def test_a_dry_run_needs_no_terminal_and_does_nothing() -> None:
         assert not socket_path(read_target(process.pid)).exists()
         (line,) = strict(cli("attach", str(process.pid), "--dry-run", "--json").stdout)
         assert line["pid"] == process.pid
+
+
+def test_a_refusal_comes_before_the_question_for_a_terminal(sleeper: int) -> None:
+    silent(cli("attach", str(sleeper)), 3, "it is not a CPython process")
+    with plain() as process:
+        silent(cli("attach", str(process.pid)), 2, "this is no terminal: add --headless")
+        assert not socket_path(read_target(process.pid)).exists()
 
 
 def test_detach_with_and_without_a_shim(sleeper: int) -> None:

@@ -322,6 +322,7 @@ def test_a_shim_that_somebody_removed_is_not_put_back_by_a_monitor_that_watches(
                 one.state(target, "waiting")
             outcome = other.ask("remove", target.id)
             assert outcome.ok
+            assert f"removed from {process.pid}; what stays" in outcome.lines[0]
             assert any("empty shell" in line for line in outcome.lines)
             assert reason(other.state(target, "refused")) == "the shim was removed"
             gone = watcher.until(target, lambda frame: "the shim is gone" in reason(frame))

@@ -87,6 +87,19 @@ def test_text_is_strict_json_with_nan_and_foreign_objects() -> None:
     assert isinstance(data["o"], str)
 
 
+def test_first_name_that_is_there_ranks() -> None:
+    past = History()
+    for number in range(4000):
+        data = {"rss": 4000 - number, "allocated": 99 if number == 1234 else 1}
+        past.add("memory", "time", number, number, number, data, "allocated rss")
+    assert max(one["data"]["allocated"] for one in read(past)) == 99
+    for number in range(4000):
+        past.add(
+            "memory", "host", number, number, number, {"rss": 99 if number == 1234 else 1}, "allocated rss"
+        )
+    assert max(one["data"]["rss"] for one in read(past) if one["kind"] == "host") == 99
+
+
 def test_nan_hides_no_peak_of_its_group() -> None:
     past = History()
     values = [1.0] * 2000
@@ -115,6 +128,6 @@ def test_number_of_kinds_is_bounded() -> None:
 @pytest.mark.parametrize("data", [[1], None, 3])
 def test_data_that_is_no_object_raises_and_counts_no_record(data: object) -> None:
     past = History()
-    with pytest.raises(AttributeError):
+    with pytest.raises(TypeError, match="a record is an object"):
         past.add("p", "k", 1, 0.0, 0.0, data, "v")  # type: ignore[arg-type]
     assert past.last_seq == 0
