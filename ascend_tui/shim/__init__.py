@@ -81,16 +81,22 @@ def boot(files, path, version, area):
             sys.modules[root + ".shim.agent"].begin(path, version, area)
             sys.modules[root + ".shim.shell"].note_imports(before)
         except Exception as error:
-            try:
-                os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-                # Never through a link that somebody else has laid there.
-                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-                with open(os.open(path + ".error", flags, 0o600), "w") as file:
-                    file.write(repr(error))
-            except OSError:
-                return
+            report(error)
 
-    threading.Thread(target=run, name="ascend-tui-boot", daemon=True).start()
+    def report(error):
+        try:
+            os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+            # Never through a link that somebody else has laid there.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+            with open(os.open(path + ".error", flags, 0o600), "w") as file:
+                file.write(repr(error))
+        except OSError:
+            return
+
+    try:
+        threading.Thread(target=run, name="ascend-tui-boot", daemon=True).start()
+    except Exception as error:
+        report(error)
 """
 
 _OUTER = """

@@ -67,7 +67,6 @@ class Agent:
         self._next_look = 0.0
         self._thread_ns = 0
         self._thread_at = 0.0
-        self._last_hooks: Tuple[int, float] = (0, 0.0)
 
     # Life.
 
@@ -190,6 +189,8 @@ class Agent:
     def _at_boundary(self) -> None:
         # Runs on the training thread, inside the guard of Steps.
         board, probes = self.switchboard, self.probes
+        if self.device.is_capturing():
+            return
         if probes.is_due or probes.every_step:
             board.quiet = True
             try:
@@ -198,8 +199,6 @@ class Agent:
                 probes.at_boundary()
             finally:
                 board.quiet = False
-        if board.hooks and self.device.is_capturing():
-            return
         spent = self.steps.in_hook_ns
         board.at_boundary(spent[-1] if spent else 0)
 
@@ -307,11 +306,9 @@ class Agent:
 
         def at_the_end_of_a_step(optimizer: Any) -> None:
             # On the training thread all of it can go; the hook itself while it is the last one.
-            try:
-                board.drop_module_hooks()
-                if board.take_out_mode() and hook.take_out_from_inside():
-                    self.cell[0] = None
-            except Exception:
+            # The trampoline is the guard: it empties the cell after a fault of ours.
+            board.drop_module_hooks()
+            if board.take_out_mode() and hook.take_out_from_inside():
                 self.cell[0] = None
 
         self.scaler_hook.stop()

@@ -45,6 +45,10 @@ class Device:
         """
         return os.pread(self._statm, 64, 0)
 
+    def capture_at_step(self) -> Any:
+        """Take what `capture` takes and what only the training thread may ask for, outside graph capture."""
+        return self.capture()
+
     def decode(self, captured: Any) -> Dict[str, Any]:
         """Return captured counters in bytes, with the device's label."""
         # The peak only grows, so reading it late makes it no less true; Linux counts it in KiB.
@@ -114,14 +118,22 @@ class Accelerator(Device):
 
     def capture(self) -> Any:
         index = self.index or 0
-        return index, self._raw(index), self.module.mem_get_info(index), super().capture()
+        return index, self._raw(index), None, super().capture()
+
+    def capture_at_step(self) -> Any:
+        # A call into the driver can spoil a graph that another thread captures, and only the training
+        # thread knows whether one is being captured: the shim's own thread asks the allocator alone.
+        index, raw, _, statm = self.capture()
+        return index, raw, self.module.mem_get_info(index), statm
 
     def decode(self, captured: Any) -> Dict[str, Any]:
-        index, raw, (free, total), statm = captured
+        index, raw, driver, statm = captured
         found: Dict[str, Any] = super().decode(statm)
         found.update(self._stats(raw))
-        found["device_used_bytes"] = int(total) - int(free)
-        found["device_total_bytes"] = int(total)
+        if driver is not None:
+            free, total = driver
+            found["device_used_bytes"] = int(total) - int(free)
+            found["device_total_bytes"] = int(total)
         found["device"] = "%s:%d" % (self.kind, index)
         return found
 

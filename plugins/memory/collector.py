@@ -20,6 +20,7 @@ CURVES = {
     "device": "device_used_bytes",
     "rss": "rss_bytes",
 }
+OF_STEPS = ("device_used_bytes", "device_total_bytes")
 PEAKS = ("allocated_bytes", "active_bytes", "reserved_bytes", "rss_bytes")
 FIRST_WIDTH_S = 0.1
 FIRST_WIDTH_STEPS = 1.0
@@ -50,7 +51,7 @@ class _Memory:
     def __init__(self) -> None:
         self.samples = 0
         self.device = "cpu"
-        self.now = MemoryValues()
+        self.now: dict[str, int] = {}
         self.peak: dict[str, int] = {}
         self.by_time = {name: Series(name, FIRST_WIDTH_S) for name in CURVES}
         self.by_step = {name: Series(name, FIRST_WIDTH_STEPS) for name in CURVES}
@@ -83,10 +84,11 @@ class _Memory:
         lead = _bytes(data, CURVES[self.lead])
         if lead is not None:
             (self.recent_steps if of_step else self.recent_times).append((at, lead))
-        if not of_step or self.now.rss_bytes is None:
-            self.now = MemoryValues(
-                **{field: _bytes(data, field) for field in (*CURVES.values(), "device_total_bytes")}
-            )
+        for field in (*CURVES.values(), "device_total_bytes"):
+            value = _bytes(data, field)
+            # The sampler's numbers are the newer ones; what it may not ask for comes with the steps.
+            if value is not None and (not of_step or field in OF_STEPS or field not in self.now):
+                self.now[field] = value
 
     def snapshot(self) -> MemorySnapshot:
         waiting = not self.samples
@@ -94,7 +96,7 @@ class _Memory:
             state="waiting" if waiting else "live",
             device=self.device,
             lead=self.lead,
-            current=self.now,
+            current=MemoryValues(**self.now),
             peak=MemoryValues(**self.peak),
             slope_bytes_per_step=slope(self.recent_steps),
             slope_bytes_per_s=slope(self.recent_times),

@@ -16,7 +16,7 @@ def setup(api):
     def after_step(step):
         device = api.device
         # On the training thread the counters are only taken; the shim's thread makes sense of them.
-        api.emit("step", partial(device.decode, device.capture()), key=KEY)
+        api.emit("step", partial(device.decode, device.capture_at_step()), key=KEY)
 
     api.sample(10, lambda: api.device.memory(), kind="time", key=KEY)
     api.on_step(after_step)

@@ -26,7 +26,8 @@ VerdictKind = Literal[
 class MemoryValues:
     """One reading in bytes; None is "this device cannot tell".
 
-    `device_used_bytes` counts everybody on the card, `rss_bytes` is the host memory of the process.
+    `device_used_bytes` counts everybody on the card and is of the last step, because only the training's
+    own thread may ask the driver; `rss_bytes` is the host memory of the process.
     """
 
     allocated_bytes: int | None = None

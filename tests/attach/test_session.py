@@ -272,7 +272,7 @@ def test_a_target_that_ended_before_it_was_added() -> None:
     with plain() as process:
         target = read_target(process.pid)
     with Watcher(target) as watcher:
-        watcher.state(target, "exited")
+        assert reason(watcher.state(target, "exited")).startswith("target exited")
 
 
 # Connections that are lost, and shims that are removed.

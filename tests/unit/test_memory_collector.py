@@ -58,6 +58,21 @@ def test_the_present_the_peak_and_the_curves(target: TargetId) -> None:
     assert times["allocated"].end == pytest.approx(2.1)
 
 
+def test_what_only_a_step_can_tell_stays_until_the_next_step(target: TargetId) -> None:
+    collector = MemoryCollector(lambda event: None)
+    fields = {"device": "npu:0", "allocated_bytes": MIB, "rss_bytes": MIB}
+    collector.on_record(
+        target, record(1, "step", 1, 0.1, device_used_bytes=5, device_total_bytes=9, **fields)
+    )
+    collector.on_record(target, record(2, "time", 1, 0.2, **{**fields, "allocated_bytes": 2 * MIB}))
+    collector.on_record(
+        target, record(3, "step", 2, 0.3, device_used_bytes=6, device_total_bytes=9, **fields)
+    )
+    current = collector.snapshot(target).current
+    assert (current.device_used_bytes, current.device_total_bytes) == (6, 9)
+    assert current.allocated_bytes == 2 * MIB
+
+
 def test_a_slope_is_per_step(target: TargetId) -> None:
     assert feed(target, 100).snapshot(target).slope_bytes_per_step == pytest.approx(MIB)
     assert feed(target, 100, per_step=0).snapshot(target).slope_bytes_per_step == pytest.approx(0.0)

@@ -466,7 +466,7 @@ torch.nn.Linear(2, 2)(torch.ones(1, 2)).sum().backward()
 assert ours.take_out()
 assert "torch._dynamo" not in sys.modules
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
 
 
 def in_checkpoint(reentrant: bool) -> Callable[[nn.Module, torch.Tensor], torch.Tensor]:
