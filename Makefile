@@ -23,6 +23,7 @@ test: $(VENV)/.test  ## format, lint, types, layers, tests: what has to pass bef
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports > $(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }
+	$(BIN)/python -m tests.cann_sim.build
 	$(BIN)/python -m pytest
 
 bench: $(VENV)/.bench  ## measure what an attach costs a training, peers beside

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import platform
 import sys
 
 from bench import cycles, idle, latency, screen
 from bench.target import busy
+
+# Where torch_npu is installed for the tests, `import torch` would fail for want of CANN.
+os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 
 def main() -> int:

@@ -8,14 +8,26 @@ from pathlib import Path
 import pytest
 
 from ascend_tui.target import TargetId
+from tests.cann_sim.simulator import Simulator, simulator, why_not
 
 ROOT = Path(__file__).parent.parent
+# torch_npu is installed for the simulated NPU; without CANN it would stop every other `import torch`.
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
 
 
 @pytest.fixture
 def root() -> Path:
     """Return the folder of the project."""
     return ROOT
+
+
+@pytest.fixture(scope="session", name="simulator")
+def _simulator() -> Simulator:
+    """Return the simulated CANN, built on first use; skips where it cannot be."""
+    reason = why_not()
+    if reason is not None:
+        pytest.skip(f"no simulated NPU: {reason}")
+    return simulator()
 
 
 @pytest.fixture

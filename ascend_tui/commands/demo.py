@@ -48,6 +48,9 @@ def demo(fault: str, how: Watch, config: Config) -> int:
     script = Path(__file__).parent.parent / "demo" / "training.py"
     child = subprocess.Popen(
         [sys.executable, "-u", str(script), "--fault", fault],
+        # Where torch_npu is installed and CANN is not, `import torch` fails unless it is told to leave
+        # torch_npu alone; the training loads it itself and goes on without.
+        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=log.open("ab"),
@@ -62,6 +65,8 @@ def demo(fault: str, how: Watch, config: Config) -> int:
         say(
             f"training on {first['device']}, {first['parameters']:,} parameters, pid {child.pid}; attaching …"
         )
+        if first["no_npu"]:
+            say(f"no NPU: {first['no_npu']}; what is missing says: ascend-tui doctor")
         target = target_of(child.pid)  # by now with all that it has loaded
         refusal = why_not(target)
         if refusal is not None:

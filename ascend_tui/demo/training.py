@@ -7,8 +7,8 @@ of JSON after its first step, so that the demo knows when it is running.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import ctypes
+import importlib.util
 import json
 import os
 import random
@@ -79,13 +79,31 @@ def write_text(characters: int, seed: int = 0) -> str:
     return " ".join(words)
 
 
+def load_npu() -> str:
+    """Load torch_npu where it is installed; return why there is no NPU in spite of it, else nothing.
+
+    Without CANN the import fails before it has touched torch. With half of CANN it fails in the middle, and
+    what it has registered by then would stay: the program begins anew and leaves torch_npu alone.
+    """
+    if importlib.util.find_spec("torch_npu") is None:
+        return ""
+    try:
+        import torch_npu  # noqa: F401
+    except Exception as error:  # noqa: BLE001 - its own check of CANN raises a plain Exception
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
+        if "torch_npu._C" in sys.modules:
+            os.execv(sys.executable, [sys.executable, *sys.argv, f"--no-npu={reason}"])
+        return reason
+    return "" if torch.npu.is_available() else "torch_npu sees no device"  # type: ignore[attr-defined]
+
+
 def choose_device() -> torch.device:
     """Return the npu or the GPU where there is one, else the CPU."""
-    with contextlib.suppress(ImportError, RuntimeError, OSError):
-        import torch_npu  # type: ignore[import-not-found]  # noqa: F401
-
-        if torch.npu.is_available():  # type: ignore[attr-defined]
-            return torch.device("npu:0")
+    npu = getattr(torch, "npu", None)
+    if npu is not None and npu.is_available():
+        # Where the default is to compile each operator first, the demo would seem to hang.
+        npu.set_compile_mode(jit_compile=False)
+        return torch.device("npu:0")
     return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
@@ -100,10 +118,12 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("--fault", choices=("none", "leak"), default="none")
     parser.add_argument("--steps", type=int, default=0)
+    parser.add_argument("--no-npu", default="", metavar="WHY", help="leave torch_npu alone")
     options = parser.parse_args()
     let_parent_trace()
     torch.manual_seed(0)
     torch.set_num_threads(max(1, min(4, (os.cpu_count() or 2) // 2)))
+    no_npu = options.no_npu or load_npu()
     device = choose_device()
     text = write_text(2_000_000)
     letters = sorted(set(text))
@@ -127,7 +147,8 @@ def main() -> int:
         step += 1
         if step == 1:
             parameters = sum(one.numel() for one in model.parameters())
-            print(json.dumps({"device": str(device), "parameters": parameters}), flush=True)
+            said = {"device": str(device), "parameters": parameters, "no_npu": no_npu}
+            print(json.dumps(said), flush=True)
     return 0
 
 

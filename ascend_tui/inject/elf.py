@@ -1,4 +1,4 @@
-"""Read what an injection needs from ELF64 files: the machine, load segments and symbol addresses.
+"""Read what we need from ELF64 files: the machine, load segments, symbol addresses, needed libraries.
 
 Only the headers and the symbol sections are touched (the file is mapped, not read): libtorch has hundreds of
 megabytes, libpython thirty with debug information.
@@ -10,17 +10,29 @@ import mmap
 import struct
 from collections.abc import Iterable
 
+from ascend_tui.frozen import frozen
 from ascend_tui.inject.errors import InjectError
 
 ET_EXEC = 2
 PT_LOAD = 1
-SHT_SYMTAB, SHT_DYNSYM = 2, 11
+SHT_SYMTAB, SHT_DYNAMIC, SHT_DYNSYM = 2, 6, 11
+DT_NEEDED, DT_RPATH, DT_RUNPATH = 1, 15, 29
 STT_TLS, STT_GNU_IFUNC = 6, 10
 # Enough to hold the program headers and, in most builds, the build id: tells one build from another.
 HEAD_SIZE = 1024
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SEGMENT = struct.Struct("<IIQQQQQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
+_DYNAMIC = struct.Struct("<QQ")
+
+
+@frozen
+class Links:
+    """What a file asks of the dynamic loader: names, and folders with $ORIGIN in them as written."""
+
+    needed: tuple[str, ...] = ()
+    rpath: tuple[str, ...] = ()
+    runpath: tuple[str, ...] = ()
 
 
 class Elf:
@@ -77,6 +89,19 @@ class Elf:
                     for name, value in self._look(section, missing).items():
                         found.setdefault(name.decode(), value)
         return found
+
+    def links(self) -> Links:
+        """Return what this file asks of the dynamic loader."""
+        found: dict[int, list[str]] = {DT_NEEDED: [], DT_RPATH: [], DT_RUNPATH: []}
+        for section in (one for one in self._sections if one[1] == SHT_DYNAMIC):
+            strings = self._sections[section[6]][4]
+            entries = self._data[section[4] : section[4] + section[5] // 16 * 16]
+            for tag, value in _DYNAMIC.iter_unpack(entries):
+                if tag in found:
+                    at = strings + value
+                    text = self._data[at : self._data.find(b"\0", at)].decode("utf-8", "surrogateescape")
+                    found[tag] += [text] if tag == DT_NEEDED else text.split(":")
+        return Links(*(tuple(one for one in names if one) for names in found.values()))
 
     def _look(self, section: tuple[int, ...], wanted: set[bytes]) -> dict[bytes, int]:
         strings = self._sections[section[6]]

@@ -19,18 +19,21 @@ def socket_path_inside(target: Target) -> str:
 
 
 def socket_path(target: Target) -> Path:
-    """Return the socket's path for this process: through /proc/PID/root when the target lives elsewhere.
+    """Return the socket's path for this process: through /proc/PID/root when the target lives elsewhere."""
+    return seen_from_here(target.id.pid, socket_path_inside(target))
 
-    "Elsewhere" is another mount namespace (container, systemd PrivateTmp) or another root directory. What
-    cannot be read (another user's process) counts as the same place.
+
+def seen_from_here(pid: int, path: str) -> Path:
+    """Return where this process finds what is at `path` for process `pid`.
+
+    That is below /proc/PID/root when it lives in another mount namespace (container, systemd PrivateTmp) or
+    has another root directory. What cannot be read (another user's process) counts as the same place.
     """
-    pid = target.id.pid
-    inside = socket_path_inside(target)
     theirs, ours = proc.read_link(f"/proc/{pid}/ns/mnt"), proc.read_link("/proc/self/ns/mnt")
     root = proc.read_link(f"/proc/{pid}/root")
     if (theirs is not None and theirs != ours) or root not in (None, proc.read_link("/proc/self/root")):
-        return Path(f"/proc/{pid}/root{inside}")
-    return Path(inside)
+        return Path(f"/proc/{pid}/root{path}")
+    return Path(path)
 
 
 def forget_socket(path: Path) -> None:

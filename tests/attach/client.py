@@ -149,22 +149,28 @@ def text(path):
 
 
 @contextlib.contextmanager
-def target(directory, script, *arguments, boot=True, after=0.0, env=None):
-    """Run a target with the shim in it; gives its Popen, with `path` the socket."""
+def target(directory, script, *arguments, boot=True, after=0.0, env=None, place=None):
+    """Run a target with the shim in it; gives its Popen, with `path` the socket.
+
+    `place` is where it trains: its device goes to a script of ours as an option, and to all as DEVICE.
+    """
     path = Path(directory) / "s" / "x.sock"
     command = [sys.executable]
     if boot:
         source = Path(directory) / "shim.txt"
         source.write_text(text(path))
         command += [str(TARGETS / "run.py"), "--boot", str(source), "--after", str(after)]
-    script = script if os.sep in str(script) else TARGETS / script
+    environment = dict(os.environ) if place is None else {**place.environment(), "DEVICE": place.device}
+    if os.sep not in str(script):
+        script = TARGETS / script
+        arguments += () if place is None else ("--device", place.device)
     process = subprocess.Popen(
         [*command, str(script), *map(str, arguments)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=dict(os.environ, **(env or {})),
+        env={**environment, **(env or {})},
     )
     process.path = path
     try:

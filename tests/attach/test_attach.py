@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from trainings import (
+    Place,
     Training,
     descriptors,
     needs_ptrace,
@@ -35,8 +36,8 @@ pytestmark = needs_ptrace
 
 
 @pytest.fixture(scope="module")
-def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Training]:
-    with Training(tmp_path_factory.mktemp("training")) as training:
+def training(tmp_path_factory: pytest.TempPathFactory, place: Place) -> Iterator[Training]:
+    with Training(tmp_path_factory.mktemp("training"), place=place) as training:
         yield training
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -387,7 +388,9 @@ def test_run_leaves_the_program_alone_when_the_time_is_over(tmp_path: Path) -> N
 
 
 @needs_torch
-def test_the_demo_leaks_in_strict_json_and_takes_its_training_along() -> None:
+def test_the_demo_leaks_in_strict_json_and_takes_its_training_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As in a shell: where torch_npu is installed and CANN is not, `import torch` alone would fail.
+    monkeypatch.delenv("TORCH_DEVICE_BACKEND_AUTOLOAD", raising=False)
     done = cli("demo", "--fault", "leak", "--headless", "--json", "--seconds", "4", "--tick", "0.25")
     assert done.returncode == 0, done.stderr
     lines = strict(done.stdout)
@@ -402,6 +405,8 @@ def test_the_demo_leaks_in_strict_json_and_takes_its_training_along() -> None:
     found = re.search(r"training on cpu, ([\d,]+) parameters, pid (\d+)", done.stderr)
     assert found is not None, done.stderr
     assert not os.path.exists(f"/proc/{found.group(2)}")
+    if importlib.util.find_spec("torch_npu") is not None:
+        assert re.search(r"no NPU: lib\w+\.so: .*: ascend-tui doctor", done.stderr), done.stderr
 
 
 def test_the_demo_without_torch_says_how_to_get_it(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import client as raw
 import pytest
 from client import Client, target
+from trainings import Place
 
 pytest.importorskip("torch")
 
@@ -71,25 +72,24 @@ def counts(client: Client) -> dict[str, int]:
 def end_of(process: Any, timeout_s: float = 60) -> str:
     out, error = process.communicate(timeout=timeout_s)
     assert process.returncode == 0, error
-    assert error == ""
+    # torch_npu warns of what its device cannot do.
+    assert re.sub(r"^\[W\d+ .*\n", "", error, flags=re.M) == ""
     return re.search(r"^end (.*)$", out, re.M)[1]  # type: ignore[index]
 
 
 @contextmanager
-def undisturbed(tmp_path: Path, script: str, *arguments: object) -> Iterator[Callable[[], str]]:
+def undisturbed(tmp_path: Path, script: str, *arguments: object, place: Place) -> Iterator[Callable[[], str]]:
     """Run a target without the shim at the same time; gives a call for how it ended."""
-    with target(tmp_path, script, *arguments, boot=False) as process:
+    with target(tmp_path, script, *arguments, boot=False, place=place) as process:
         yield lambda: end_of(process)
 
 
-GPT = ("--steps", 200, "--workers", 2, "--hash-every", 50)
-
-
-def test_gpt_is_bit_identical_with_everything_armed_on_and_off(tmp_path: Path) -> None:
+def test_gpt_is_bit_identical_with_everything_armed_on_and_off(tmp_path: Path, place: Place) -> None:
     """The product's first promise, on a run with dropout and forked workers."""
+    gpt = ("--steps", 100 if place.is_npu else 200, "--workers", 2, "--hash-every", 50)
     with (
-        target(tmp_path, "gpt.py", *GPT, "--sleep", 0.005) as process,
-        undisturbed(tmp_path, "gpt.py", *GPT) as wanted,
+        target(tmp_path, "gpt.py", *gpt, "--sleep", 0.005, place=place) as process,
+        undisturbed(tmp_path, "gpt.py", *gpt, place=place) as wanted,
     ):
         with Client(process.path) as client:
             client.hello()
@@ -167,11 +167,11 @@ def setup(api):
 """
 
 
-def test_probes_and_parts_of_ours_that_raise_leave_the_numbers_alone(tmp_path: Path) -> None:
-    tiny = ("--steps", 1200, "--sleep", 0.004)
+def test_probes_and_parts_of_ours_that_raise_leave_the_numbers_alone(tmp_path: Path, place: Place) -> None:
+    tiny = ("--steps", 700 if place.is_npu else 1200)
     with (
-        target(tmp_path, "tiny.py", *tiny) as process,
-        undisturbed(tmp_path, "tiny.py", "--steps", 1200) as wanted,
+        target(tmp_path, "tiny.py", *tiny, "--sleep", 0.004, place=place) as process,
+        undisturbed(tmp_path, "tiny.py", *tiny, place=place) as wanted,
     ):
         with Client(process.path) as client:
             client.hello()
@@ -203,8 +203,8 @@ def test_probes_and_parts_of_ours_that_raise_leave_the_numbers_alone(tmp_path: P
         assert end_of(process) == wanted()
 
 
-def test_ctrl_c_is_the_trainings(tmp_path: Path) -> None:
-    with target(tmp_path, "tiny.py", "--steps", 0) as process:
+def test_ctrl_c_is_the_trainings(tmp_path: Path, place: Place) -> None:
+    with target(tmp_path, "tiny.py", "--steps", 0, place=place) as process:
         with Client(process.path) as client:
             client.hello()
             client.probe("check", CHECK)
@@ -217,15 +217,15 @@ def test_ctrl_c_is_the_trainings(tmp_path: Path) -> None:
         assert process.returncode in (1, -signal.SIGINT, 130)
 
 
-def test_conv_with_in_place_relu(tmp_path: Path) -> None:
+def test_conv_with_in_place_relu(tmp_path: Path, place: Place) -> None:
     script = tmp_path / "slow_conv.py"
     source = (raw.TARGETS / "conv.py").read_text()
     script.write_text(
         source.replace("    optimizer.step()\n", "    optimizer.step()\n    __import__('time').sleep(0.1)\n")
     )
     with (
-        target(tmp_path, script, "--steps", 30) as process,
-        undisturbed(tmp_path, "conv.py", "--steps", 30) as wanted,
+        target(tmp_path, script, "--steps", 30, "--device", place.device, place=place) as process,
+        undisturbed(tmp_path, "conv.py", "--steps", 30, place=place) as wanted,
     ):
         with Client(process.path) as client:
             client.hello()
@@ -237,13 +237,13 @@ def test_conv_with_in_place_relu(tmp_path: Path) -> None:
         assert end_of(process) == wanted()
 
 
-def test_steps_of_a_gan_and_a_scaler_are_iterations(tmp_path: Path) -> None:
+def test_steps_of_a_gan_and_a_scaler_are_iterations(tmp_path: Path, place: Place) -> None:
     for name in ("gan", "scaler"):
         (tmp_path / name).mkdir()
     arguments = ("--steps", 200, "--sleep", 0.02)
     with (
-        target(tmp_path / "gan", "gan.py", *arguments) as gan,
-        target(tmp_path / "scaler", "scaler.py", *arguments) as scaler,
+        target(tmp_path / "gan", "gan.py", *arguments, place=place) as gan,
+        target(tmp_path / "scaler", "scaler.py", *arguments, place=place) as scaler,
         Client(gan.path) as of_gan,
         Client(scaler.path) as of_scaler,
     ):
@@ -260,8 +260,11 @@ def test_steps_of_a_gan_and_a_scaler_are_iterations(tmp_path: Path) -> None:
         end_of(scaler)
 
 
-def test_inference_steps_while_armed_and_a_lease_without_steps_ends(tmp_path: Path) -> None:
-    with target(tmp_path, "inference.py", "--seconds", 12) as process, Client(process.path) as client:
+def test_inference_steps_while_armed_and_a_lease_without_steps_ends(tmp_path: Path, place: Place) -> None:
+    with (
+        target(tmp_path, "inference.py", "--seconds", 12, place=place) as process,
+        Client(process.path) as client,
+    ):
         client.hello()
         client.probe("check", CHECK)
         client.probe("look", LOOK)
@@ -302,7 +305,8 @@ def test_process_without_torch(tmp_path: Path) -> None:
 STUCK = """
 import ctypes, os, sys, time
 import torch
-layer = torch.nn.Linear(4, 4)
+device = os.environ["DEVICE"]
+layer = torch.nn.Linear(4, 4).to(device)
 one = torch.optim.SGD(layer.parameters(), lr=0.1)
 wait = ctypes.CDLL(None).sleep
 import torch.optim.optimizer
@@ -311,20 +315,22 @@ sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(
 )
 one.stuck = False
 while not os.path.exists(sys.argv[1]):
-    layer(torch.ones(1, 4)).sum().backward()
+    layer(torch.ones(1, 4, device=device)).sum().backward()
     one.step()
     time.sleep(0.05)
 one.stuck = True
-layer(torch.ones(1, 4)).sum().backward()
+layer(torch.ones(1, 4, device=device)).sum().backward()
 one.step()
 """
 
 
-def test_main_blocked_in_native_code_inside_a_step_leaves_what_detach_says(tmp_path: Path) -> None:
+def test_main_blocked_in_native_code_inside_a_step_leaves_what_detach_says(
+    tmp_path: Path, place: Place
+) -> None:
     script = tmp_path / "stuck.py"
     script.write_text(STUCK)
     go = tmp_path / "go"
-    with target(tmp_path, script, go) as process, Client(process.path) as client:
+    with target(tmp_path, script, go, place=place) as process, Client(process.path) as client:
         client.hello()
         # Another global hook is there: ours needs a moment without a step, and finds it.
         client.probe("check", CHECK)
@@ -344,6 +350,7 @@ FORKING = """
 import multiprocessing, os, sys, time
 import torch
 torch.set_num_threads(1)
+device = os.environ["DEVICE"]
 
 def train(tell):
     hooks = sys.modules["torch.optim.optimizer"]._global_optimizer_post_hooks
@@ -355,25 +362,32 @@ def train(tell):
     fds = [one for one in fds if "socket" in one or "statm" in one]
     import threading
     layer = torch.nn.Linear(4, 4)
-    one = torch.optim.SGD(layer.parameters(), lr=0.1)
+    # torch_npu asks the device before it takes the foreach way, and a forked child has none.
+    one = torch.optim.SGD(layer.parameters(), lr=0.1, foreach=False)
     for _ in range(50):
-        layer(torch.ones(1, 4)).sum().backward()
+        loss = layer(torch.ones(1, 4)).sum()
+        if device == "cpu":
+            loss.backward()
+        else:
+            # With an accelerator autograd has threads, and torch refuses a backward in a forked child.
+            layer.weight.grad, layer.bias.grad = torch.ones(4, 4), torch.ones(4)
         one.step()
     tell.send((len(hooks), len(modules), len(stack), update, fds, threading.active_count()))
     if os.environ.get("STAY"):
         time.sleep(60)
 
 if __name__ == "__main__":
-    layer = torch.nn.Linear(4, 4)
+    # The child trains on the CPU: a device that was started before a fork cannot be used after it.
+    layer = torch.nn.Linear(4, 4).to(device)
     one = torch.optim.SGD(layer.parameters(), lr=0.1)
     here, there = multiprocessing.get_context("fork").Pipe()
     end = time.monotonic() + 60
     answers = []
     while time.monotonic() < end and not os.path.exists(os.environ["GO"]):
-        layer(torch.ones(1, 4)).sum().backward()
+        layer(torch.ones(1, 4, device=device)).sum().backward()
         one.step()
         time.sleep(0.005)
-    layer(torch.ones(1, 4)).sum().backward()
+    layer(torch.ones(1, 4, device=device)).sum().backward()
     child = multiprocessing.get_context("fork").Process(target=train, args=(there,))
     child.start()
     print("child", child.pid, here.recv(), flush=True)
@@ -385,12 +399,12 @@ if __name__ == "__main__":
 
 
 @pytest.mark.parametrize("stays", [False, True], ids=["joined", "orphan"])
-def test_forked_child_has_nothing_of_ours_and_trains(tmp_path: Path, stays: bool) -> None:
+def test_forked_child_has_nothing_of_ours_and_trains(tmp_path: Path, stays: bool, place: Place) -> None:
     script = tmp_path / "forking.py"
     script.write_text(FORKING)
     go = tmp_path / "go"
     env = {"GO": str(go), "STAY": "1" if stays else ""}
-    with target(tmp_path, script, env=env) as process:
+    with target(tmp_path, script, env=env, place=place) as process:
         with Client(process.path) as client:
             client.hello()
             client.probe("check", CHECK)
@@ -429,7 +443,8 @@ import torch.optim.optimizer
 boots = open(sys.argv[1]).read()
 path = sys.argv[2]
 torch.set_num_threads(1)
-layer = torch.nn.Linear(4, 4)
+device = os.environ["DEVICE"]
+layer = torch.nn.Linear(4, 4).to(device)
 one = torch.optim.SGD(layer.parameters(), lr=0.1)
 optim, module = sys.modules["torch.optim.optimizer"], torch.nn.modules.module
 stop = False
@@ -452,7 +467,7 @@ def look():
 
 def step(count):
     for _ in range(count):
-        layer(torch.ones(1, 4)).sum().backward()
+        layer(torch.ones(1, 4, device=device)).sum().backward()
         one.step()
         time.sleep(0.001)
 
@@ -470,7 +485,7 @@ for line in sys.stdin:
 """
 
 
-def test_fifty_attaches_leave_what_one_leaves_and_what_it_says(tmp_path: Path) -> None:
+def test_fifty_attaches_leave_what_one_leaves_and_what_it_says(tmp_path: Path, place: Place) -> None:
     import json
 
     path, text, script = tmp_path / "s" / "x.sock", tmp_path / "shim.txt", tmp_path / "cycles.py"
@@ -478,6 +493,7 @@ def test_fifty_attaches_leave_what_one_leaves_and_what_it_says(tmp_path: Path) -
     script.write_text(CYCLES)
     process = subprocess.Popen(
         [sys.executable, str(script), str(text), str(path)],
+        env={**place.environment(), "DEVICE": place.device},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -521,7 +537,7 @@ def test_fifty_attaches_leave_what_one_leaves_and_what_it_says(tmp_path: Path) -
         assert not any("optimizer hook" in one or "mode" in one or "GradScaler" in one for one in residue), (
             residue
         )
-        for number in range(49):
+        for number in range(9 if place.is_npu else 49):
             last = cycle(check=number % 10 == 0)
         time.sleep(0.2)
         end = tell("look")

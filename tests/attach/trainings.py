@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 from ascend_tui.frame import Frame, TargetFrame, as_json
 from ascend_tui.session import Session
 from ascend_tui.target import Target, read_target, socket_path
+from tests.cann_sim.simulator import Simulator
 
 EVERY = 10
 """Steps between two hashes of watched.py."""
@@ -51,17 +53,41 @@ needs_ptrace = pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")
 
 
+@dataclass(frozen=True)
+class Place:
+    """Where a training runs: the CPU, or a simulated NPU with a home for the log files of its CANN."""
+
+    device: str
+    simulator: Simulator | None = None
+    home: Path | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a training here."""
+        if self.simulator is None:
+            return dict(os.environ)
+        return self.simulator.environment(home=self.home)
+
+    @property
+    def is_npu(self) -> bool:
+        """Whether torch_npu is in it."""
+        return self.simulator is not None
+
+
+CPU = Place("cpu")
+
+
 class Training:
     """One training as a child process; use as a context manager."""
 
-    def __init__(self, folder: Path, *arguments: str, python_path: str = "") -> None:
+    def __init__(self, folder: Path, *arguments: str, python_path: str = "", place: Place = CPU) -> None:
         self.folder = folder
+        self.place = place
         folder.mkdir(parents=True, exist_ok=True)
-        env = dict(os.environ)
+        env = place.environment()
         if python_path:
             env["PYTHONPATH"] = python_path
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), str(folder), *arguments],
+            [sys.executable, str(PROGRAM), str(folder), "--device", place.device, *arguments],
             env=env,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
@@ -125,19 +151,22 @@ def same_bits(training: Training) -> None:
     """Assert that a training computed what an undisturbed one computes, up to this moment."""
     seen = training.hashes()
     assert len(seen) > 3
-    if max(seen) > max(_undisturbed, default=0):
+    known = _undisturbed.setdefault(training.place.device, {})
+    if max(seen) > max(known, default=0):
+        # On the CPU several modules ask, each for a little more.
+        steps = max(seen) if training.place.is_npu else max(2000, max(seen) + 200)
         with tempfile.TemporaryDirectory() as folder:
             # Workers change nothing in the numbers, only the time they take.
-            calm = Training(
-                Path(folder), "--steps", str(max(2000, max(seen) + 200)), "--sleep", "0", "--workers", "0"
-            )
+            quick = ("--steps", str(steps), "--sleep", "0", "--workers", "0")
+            calm = Training(Path(folder), *quick, place=training.place)
             assert calm.process.wait(100) == 0
-            _undisturbed.update(calm.hashes())
-    wrong = [step for step, digest in seen.items() if _undisturbed[step] != digest]
+            known.update(calm.hashes())
+    wrong = [step for step, digest in seen.items() if known[step] != digest]
     assert not wrong, f"other bits from step {min(wrong)} on"
 
 
-_undisturbed: dict[int, str] = {}
+_undisturbed: dict[str, dict[int, str]] = {}
+"""By device: the hash at each step."""
 
 
 def until(done: Callable[[], object], timeout_s: float = 10.0) -> bool:

@@ -67,7 +67,7 @@ def forked_workers(path: str, rounds: str) -> None:
     Path(path).write_text(digest.hexdigest())
 
 
-def train(path: str, steps: str) -> None:
+def train(path: str, steps: str, device: str = "cpu") -> None:
     """Train a small network with two fork workers; write the hash of losses and weights to `path`."""
     import torch
     from torch.utils.data import DataLoader, TensorDataset
@@ -80,19 +80,22 @@ def train(path: str, steps: str) -> None:
     net = torch.nn.Sequential(
         torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(256, 1)
     )
+    if device != "cpu":
+        torch.npu.set_compile_mode(jit_compile=False)
+    net = net.to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     digest = hashlib.sha256()
     loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=2, multiprocessing_context="fork")
     for step, (features, label) in enumerate(loader):
-        loss = ((net(features) - label) ** 2).mean()
+        loss = ((net(features.to(device)) - label.to(device)) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-        digest.update(loss.detach().numpy().tobytes())
+        digest.update(loss.detach().cpu().numpy().tobytes())
         if step == 5:
             Path(path + ".started").touch()
     for parameter in net.parameters():
-        digest.update(parameter.detach().numpy().tobytes())
+        digest.update(parameter.detach().cpu().numpy().tobytes())
     Path(path).write_text(digest.hexdigest())
 
 

@@ -7,6 +7,7 @@ parameters to a file every few steps, so that two runs can be compared bit for b
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import json
 import multiprocessing
@@ -47,6 +48,7 @@ def train() -> int:
     parser.add_argument("--sleep", type=float, default=0.015)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--exit", type=int, default=0)
+    parser.add_argument("--device", default="cpu")
     asked = parser.parse_args()
     multiprocessing.set_start_method("fork")
     torch.manual_seed(3)
@@ -55,6 +57,9 @@ def train() -> int:
     net = torch.nn.Sequential(
         torch.nn.Linear(16, 32), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(32, 1)
     )
+    if asked.device != "cpu":
+        torch.npu.set_compile_mode(jit_compile=False)
+    net = net.to(asked.device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     digest = hashlib.sha256()
     question, parent, step = asked.folder / "question", os.getppid(), 0
@@ -62,15 +67,15 @@ def train() -> int:
         while step < asked.steps and os.getppid() == parent:
             loader = DataLoader(data, 4, shuffle=True, num_workers=asked.workers)
             for features, label in loader:
-                loss = ((net(features) - label) ** 2).mean()
+                loss = ((net(features.to(asked.device)) - label.to(asked.device)) ** 2).mean()
                 optimizer.zero_grad()
                 loss.backward()
                 optimizer.step()
                 step += 1
-                digest.update(loss.detach().numpy().tobytes())
+                digest.update(loss.detach().cpu().numpy().tobytes())
                 if step % EVERY == 0:
                     for parameter in net.parameters():
-                        digest.update(parameter.detach().numpy().tobytes())
+                        digest.update(parameter.detach().cpu().numpy().tobytes())
                     out.write(f"{step} {digest.hexdigest()}\n")
                     if os.getppid() != parent:
                         break
@@ -88,4 +93,6 @@ def train() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(train())
+    code = train()
+    gc.freeze()  # to leave sooner: there are many of these
+    sys.exit(code)

@@ -10,6 +10,7 @@ import sys
 import time
 
 import torch
+from device import device_of, say_end
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
@@ -21,6 +22,7 @@ parser.add_argument("--workers", type=int, default=2)
 parser.add_argument("--seed", type=int, default=1)
 parser.add_argument("--sleep", type=float, default=0.0)
 parser.add_argument("--hold", action="store_true")
+parser.add_argument("--device", default="cpu")
 asked = parser.parse_args()
 
 VOCABULARY, WIDTH, LENGTH, HEADS, BATCH = 64, 32, 16, 4, 8
@@ -77,11 +79,13 @@ class Gpt(nn.Module):
 
 torch.manual_seed(asked.seed)
 torch.set_num_threads(1)
-model = Gpt()
+device = device_of(asked.device)
+model = Gpt().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
 loader = DataLoader(Text(), batch_size=BATCH, num_workers=asked.workers, shuffle=True)
 digest = hashlib.sha256()
 for step, rows in enumerate(loader, 1):
+    rows = rows.to(device)
     logits = model(rows[:, :-1])
     loss = functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
     optimizer.zero_grad()
@@ -90,9 +94,9 @@ for step, rows in enumerate(loader, 1):
     digest.update(b"%r" % loss.item())
     if step % asked.hash_every == 0:
         for parameter in model.parameters():
-            digest.update(parameter.detach().numpy().tobytes())
+            digest.update(parameter.detach().cpu().numpy().tobytes())
         print("step", step, digest.hexdigest(), flush=True)
     time.sleep(asked.sleep)
-print("end", digest.hexdigest(), flush=True)
+say_end(digest.hexdigest())
 if asked.hold:
     sys.stdin.read()

@@ -4,22 +4,25 @@ import argparse
 import time
 
 import torch
+from device import device_of, say_end
 from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=50)
 parser.add_argument("--sleep", type=float, default=0.0)
+parser.add_argument("--device", default="cpu")
 asked = parser.parse_args()
 
 torch.manual_seed(1)
 torch.set_num_threads(1)
-model = nn.Linear(4, 4)
+device = device_of(asked.device)
+model = nn.Linear(4, 4).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+scaler = torch.amp.GradScaler(device.type, init_scale=1024.0)
 skipped = 0
 for step in range(1, asked.steps + 1):
     optimizer.zero_grad()
-    loss = model(torch.randn(2, 4)).square().mean()
+    loss = model(torch.randn(2, 4).to(device)).square().mean()
     if step % 5 == 0:
         loss = loss * float("inf")
         skipped += 1
@@ -27,4 +30,4 @@ for step in range(1, asked.steps + 1):
     scaler.step(optimizer)
     scaler.update()
     time.sleep(asked.sleep)
-print("end", asked.steps, skipped, flush=True)
+say_end(asked.steps, skipped)

@@ -6,19 +6,22 @@ import sys
 import time
 
 import torch
+from device import device_of, say_end
 from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=0, help="0 for no end")
 parser.add_argument("--sleep", type=float, default=0.0)
 parser.add_argument("--hold", action="store_true")
+parser.add_argument("--device", default="cpu")
 asked = parser.parse_args()
 
 torch.manual_seed(1)
 torch.set_num_threads(1)
-model = nn.Sequential(*[layer for _ in range(16) for layer in (nn.Linear(16, 16), nn.ReLU())])
+device = device_of(asked.device)
+model = nn.Sequential(*[layer for _ in range(16) for layer in (nn.Linear(16, 16), nn.ReLU())]).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-rows = torch.randn(8, 16)
+rows = torch.randn(8, 16).to(device)
 step = 0
 while step < asked.steps or not asked.steps:
     optimizer.zero_grad()
@@ -26,7 +29,7 @@ while step < asked.steps or not asked.steps:
     optimizer.step()
     step += 1
     time.sleep(asked.sleep)
-digest = hashlib.sha256(b"".join(one.detach().numpy().tobytes() for one in model.parameters()))
-print("end", digest.hexdigest(), flush=True)
+digest = hashlib.sha256(b"".join(one.detach().cpu().numpy().tobytes() for one in model.parameters()))
+say_end(digest.hexdigest())
 if asked.hold:
     sys.stdin.read()

@@ -6,6 +6,7 @@ Not a test: the numbers differ from run to run.
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -51,7 +52,9 @@ def main() -> int:
     """Start the training that leaks, and take all pictures of it."""
     FOLDER.mkdir(exist_ok=True)
     command = [sys.executable, "-u", str(TRAINING), "--fault", "leak"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+    # As the demo does: where torch_npu is installed and CANN is not, `import torch` would fail.
+    env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None
         child.stdout.readline()
         try:

@@ -1,0 +1,324 @@
+"""The doctor's eyes, on folders and ELF files made here: versions, libraries, variables."""
+
+from __future__ import annotations
+
+import os
+import struct
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+from ascend_tui.commands.doctor.check import Check
+from ascend_tui.commands.doctor.loader import Loader
+from ascend_tui.commands.doctor.npu import npu
+from ascend_tui.commands.doctor.subject import Package, Subject
+from ascend_tui.commands.doctor.variables import plog, plog_folder, variables
+from ascend_tui.inject.elf import DT_NEEDED, DT_RPATH, DT_RUNPATH, SHT_DYNAMIC, Elf
+from ascend_tui.target.environment import read_environ, read_libraries
+
+X86_64, AARCH64 = 0x3E, 0xB7
+CANN = ("libhccl.so", "libascendcl.so")
+
+
+def shared(
+    path: Path,
+    needed: Sequence[str] = (),
+    *,
+    rpath: str = "",
+    runpath: str = "",
+    machine: int = X86_64,
+) -> str:
+    """Write a shared library that is nothing but its wishes to the loader; return its path."""
+    strings, entries = b"\0", b""
+    wishes = [(DT_NEEDED, one) for one in needed]
+    wishes += [(tag, text) for tag, text in ((DT_RPATH, rpath), (DT_RUNPATH, runpath)) if text]
+    for tag, text in wishes:
+        entries += struct.pack("<QQ", tag, len(strings))
+        strings += text.encode() + b"\0"
+    entries += bytes(16)
+    at = 64
+    sections = bytes(64)
+    sections += struct.pack("<IIQQQQIIQQ", 0, SHT_DYNAMIC, 0, 0, at, len(entries), 2, 0, 8, 16)
+    sections += struct.pack("<IIQQQQIIQQ", 0, 3, 0, 0, at + len(entries), len(strings), 0, 0, 1, 0)
+    head = b"\x7fELF\x02\x01\x01" + bytes(9)
+    head += struct.pack(
+        "<HHIQQQIHHHHHH", 3, machine, 1, 0, 0, at + len(entries) + len(strings), 0, 64, 56, 0, 64, 3, 0
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(head + entries + strings + sections)
+    return str(path)
+
+
+# What a library asks for, and what the loader finds.
+
+
+def test_a_library_names_what_it_needs_and_where_it_looks(tmp_path: Path) -> None:
+    path = shared(tmp_path / "x.so", ["liba.so", "libb.so.1"], rpath="$ORIGIN/a::/b", runpath="/c")
+    with Elf(path) as elf:
+        links = elf.links()
+    assert (links.needed, links.rpath, links.runpath) == (
+        ("liba.so", "libb.so.1"),
+        ("$ORIGIN/a", "/b"),
+        ("/c",),
+    )
+
+
+def test_what_is_missing_one_floor_down_is_named_with_who_needs_it(tmp_path: Path) -> None:
+    top = shared(tmp_path / "top.so", ["libascendcl.so", "libhccl.so"])
+    shared(tmp_path / "cann" / "libascendcl.so", ["libascend_hal.so", "libhccl.so", "top.so"])
+    loader = Loader(f"/nowhere:{tmp_path / 'cann'}:", [str(tmp_path)])
+    assert loader.missing(top) == {"libhccl.so": "top.so", "libascend_hal.so": "libascendcl.so"}
+    assert Loader("").missing(str(tmp_path / "gone.so")) == {}
+
+
+def test_the_order_is_rpath_then_the_variable_then_runpath(tmp_path: Path) -> None:
+    for folder in ("own", "told"):
+        shared(tmp_path / folder / "libx.so")
+    loader, told = Loader(str(tmp_path / "told")), str(tmp_path / "told" / "libx.so")
+    for option, wanted in (("rpath", str(tmp_path / "own" / "libx.so")), ("runpath", told)):
+        with Elf(shared(tmp_path / "top.so", ["libx.so"], **{option: "${ORIGIN}/own"})) as elf:
+            assert loader.find("libx.so", X86_64, elf.links(), str(tmp_path)) == wanted
+
+
+def test_a_library_of_another_machine_is_passed_over(tmp_path: Path) -> None:
+    shared(tmp_path / "arm" / "libx.so", machine=AARCH64)
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / "libx.so").write_text("INPUT(-lx)")
+    top = shared(tmp_path / "top.so", ["libx.so"])
+    loader = Loader(f"{tmp_path / 'arm'}:{tmp_path / 'text'}")
+    assert loader.missing(top) == {"libx.so": "top.so"}
+    right = shared(tmp_path / "x86" / "libx.so")
+    assert Loader(f"{tmp_path / 'arm'}:{tmp_path / 'x86'}").find("libx.so", X86_64) == right
+
+
+def test_the_cache_and_everything_else_is_read_below_the_targets_root(tmp_path: Path) -> None:
+    shared(tmp_path / "opt" / "libx.so.2")
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc" / "ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1\0libx.so.2\0/opt/libx.so.2\0")
+    loader = Loader("", seen=lambda path: Path(f"{tmp_path}{path}"))
+    assert loader.find("libx.so.2") == "/opt/libx.so.2"
+    assert loader.find("libc.so.6") is None
+
+
+def test_this_machines_own_libraries_are_all_found() -> None:
+    own = next(one for one in read_libraries(os.getpid()) or () if one.name.startswith("libc.so"))
+    loader = Loader("")
+    assert loader.find(own.name) is not None
+    assert loader.missing(os.path.realpath("/proc/self/exe")) == {}
+
+
+# torch, torch_npu and CANN.
+
+
+def installed(site: Path, torch: str = "2.13.0+cpu", torch_npu: str = "2.13.0.post1") -> Subject:
+    """Return a subject with packages below `site`; the real metadata reader looks at them."""
+    for name, version in (("torch", torch), ("torch_npu", torch_npu)):
+        (site / name / "lib").mkdir(parents=True, exist_ok=True)
+        info = site / f"{name}-{version}.dist-info"
+        info.mkdir(exist_ok=True)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+    shared(site / "torch_npu" / "lib" / "libtorch_npu.so", [*CANN, "libtorch.so"])
+    shared(site / "torch" / "lib" / "libtorch.so")
+    return Subject(None, {}, None, Package(torch, site / "torch"), Package(torch_npu, site / "torch_npu"))
+
+
+def with_environ(subject: Subject, environ: Mapping[str, str] | None) -> Subject:
+    return Subject(subject.pid, environ, subject.loaded, subject.torch, subject.torch_npu)
+
+
+def found(subject: Subject) -> dict[str, Check]:
+    return {check.name: check for check in npu(subject)}
+
+
+@pytest.mark.parametrize(
+    ("torch", "torch_npu", "level"),
+    [
+        ("2.13.0+cpu", "2.13.0", None),
+        ("2.1.0", "2.1.0.post13", None),
+        ("2.13.0", "2.12.0", "error"),
+        ("2.13.1+cpu", "2.13.0", "warning"),
+        ("2.13.0a0+gitabc", "2.13.0rc1", None),
+        ("", "2.12.0", None),
+    ],
+)
+def test_a_torch_npu_of_another_torch(tmp_path: Path, torch: str, torch_npu: str, level: str | None) -> None:
+    subject = Subject(None, {}, None, Package(torch, tmp_path), Package(torch_npu, tmp_path))
+    check = found(subject).get("versions")
+    assert (check.level if check else None) == level
+    if check:
+        assert torch_npu in check.found
+        assert torch in check.found
+        assert "install the torch_npu that belongs to torch 2.13." in check.advice
+
+
+def test_versions_of_a_process_come_from_beside_the_libraries_it_has_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed(tmp_path, "2.13.0+cpu", "2.12.0")
+    libraries = [tmp_path / "torch" / "lib" / "libtorch_python.so"]
+    monkeypatch.setattr("ascend_tui.commands.doctor.subject.read_libraries", lambda pid: tuple(libraries))
+    subject = Subject.of_process(os.getpid())
+    assert subject is not None
+    checks = found(subject)
+    assert "2.12.0 (of the process, which has not loaded it)" in checks["torch_npu"].found
+    assert checks["versions"].level == "error"
+    libraries += [tmp_path / "torch_npu" / "lib" / "libtorch_npu.so", Path("/cann/lib64/libascendcl.so")]
+    subject = Subject.of_process(os.getpid())
+    assert subject is not None
+    checks = found(subject)
+    assert checks["torch_npu"].found == "2.12.0 (of the process)"
+    assert checks["CANN"] == Check("CANN", "ok", "loaded from /cann/lib64")
+
+
+def test_missing_cann_is_an_error_where_import_torch_fails_by_it(tmp_path: Path) -> None:
+    subject = installed(tmp_path)
+    check = found(subject)["CANN"]
+    assert check.level == "error"
+    assert "libtorch_npu.so needs libhccl.so, libascendcl.so" in check.found
+    assert "`import torch` itself fails" in check.found
+    assert "set_env.sh" in check.advice
+    assert "TORCH_DEVICE_BACKEND_AUTOLOAD=0" in check.advice
+    assert "`import torch_npu` fails" in found(installed(tmp_path / "old", "2.4.0", "2.4.0"))["CANN"].found
+    checks = found(with_environ(subject, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}))
+    assert checks["CANN"].level == "warning"
+    assert "`import torch_npu` fails" in checks["CANN"].found
+    assert checks["autoload"].level == "warning"
+    assert "import torch_npu itself" in checks["autoload"].advice
+
+
+def test_cann_on_the_path_is_fine_and_its_operators_and_its_driver_are_asked_for(tmp_path: Path) -> None:
+    subject = installed(tmp_path)
+    cann = tmp_path / "cann" / "lib64"
+    for name in CANN:
+        shared(cann / name, ["libascend_hal.so"])
+    environ = {"LD_LIBRARY_PATH": str(cann), "ASCEND_HOME_PATH": str(cann.parent)}
+    check = found(with_environ(subject, environ))["CANN"]
+    assert "libascend_hal.so" in check.found
+    assert check.advice.startswith("install the Ascend driver")
+    shared(cann / "libascend_hal.so")
+    check = found(with_environ(subject, environ))["CANN"]
+    assert (check.level, "libopapi.so is not found" in check.found) == ("warning", True)
+    shared(cann / "libopapi_math.so")
+    check = found(with_environ(subject, environ))["CANN"]
+    assert (check.level, check.advice) == ("ok", "")
+    assert str(cann / "libascendcl.so") in check.found
+
+
+def test_the_folder_of_cann_is_checked_as_torch_npu_will_check_it(tmp_path: Path) -> None:
+    subject, home = installed(tmp_path), tmp_path / "cann"
+
+    def check(environ: Mapping[str, str]) -> Check:
+        return found(with_environ(subject, environ))["CANN folder"]
+
+    assert (check({}).level, "not set" in check({}).found) == ("warning", True)
+    environ = {"ASCEND_HOME_PATH": str(home)}
+    assert check(environ).level == "error"
+    assert f"{home}, which does not exist" in check(environ).found
+    home.mkdir()
+    assert "ASCEND_OPP_PATH is not set" in check(environ).found
+    environ["ASCEND_OPP_PATH"] = str(home)
+    assert "ASCEND_HOME_PATH/runtime" in check(environ).found
+    (home / "runtime").mkdir()
+    (home / "compiler").mkdir()
+    assert check(environ) == Check("CANN folder", "ok", str(home))
+
+
+def test_without_torch_npu_nobody_asks_for_cann(tmp_path: Path) -> None:
+    subject = Subject(None, {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}, None, Package("2.13.0", tmp_path), None)
+    assert list(found(subject)) == ["torch"]
+    assert list(npu(None)) == []
+
+
+# Variables.
+
+
+@pytest.mark.parametrize(
+    ("environ", "name", "level"),
+    [
+        ({"PROFILING_MODE": "dynamic"}, "profiler", "warning"),
+        ({"PROFILER_SAMPLECONFIG": "{}"}, "profiler", "warning"),
+        ({"TORCH_NPU_COMPACT_ERROR_OUTPUT": "1"}, "error text", "warning"),
+        ({"PYTORCH_NO_NPU_MEMORY_CACHING": "1"}, "allocator", "warning"),
+        ({"PYTORCH_NPU_ALLOC_CONF": "", "PYTORCH_ALLOC_CONF": "x"}, "allocator", "error"),
+        ({"ASCEND_LAUNCH_BLOCKING": "1"}, "launch", "warning"),
+        ({"INF_NAN_MODE_ENABLE": "0"}, "overflow", "warning"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_variable_that_matters_is_named_with_the_next_step(
+    environ: dict[str, str], name: str, level: str
+) -> None:
+    (check,) = variables(environ)
+    assert (check.name, check.level) == (name, level)
+    assert next(iter(environ)) in check.found
+    assert "unset" in check.advice
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"PROFILING_MODE": ""},
+        {"TORCH_NPU_COMPACT_ERROR_OUTPUT": "0", "ASCEND_LAUNCH_BLOCKING": "no"},
+        {"PYTORCH_NPU_ALLOC_CONF": "expandable_segments:True"},
+        {"INF_NAN_MODE_ENABLE": "1"},
+        {"INF_NAN_MODE_ENABLE": "0", "INF_NAN_MODE_FORCE_DISABLE": "1"},
+    ],
+)
+def test_a_variable_that_changes_nothing_is_not_worth_a_line(environ: dict[str, str]) -> None:
+    assert list(variables(environ)) == []
+
+
+def test_where_the_log_files_of_cann_lie_and_when_there_are_none() -> None:
+    environ = {"HOME": "/home/me"}
+    assert plog(environ).found.startswith("/home/me/ascend/log/debug/plog/")
+    environ["ASCEND_WORK_PATH"] = "/work/"
+    assert plog_folder(environ) == "/work/log"
+    environ["ASCEND_PROCESS_LOG_PATH"] = "/logs"
+    assert plog_folder(environ) == "/logs"
+    assert plog(environ).level == "ok"
+    for name, value in (("ASCEND_SLOG_PRINT_TO_STDOUT", "1"), ("ASCEND_GLOBAL_LOG_LEVEL", "4")):
+        check = plog({**environ, name: value})
+        assert check.level == "warning"
+        assert name in check.found
+        assert check.advice
+
+
+# Another process.
+
+
+def test_a_process_is_judged_by_the_variables_it_was_started_with() -> None:
+    process = subprocess.Popen(["sleep", "60"], env={"ASCEND_LAUNCH_BLOCKING": "1", "EMPTY": "", "A": "b=c"})
+    try:
+        assert read_environ(process.pid) == {"ASCEND_LAUNCH_BLOCKING": "1", "EMPTY": "", "A": "b=c"}
+        subject = Subject.of_process(process.pid)
+        assert subject is not None
+        assert found(subject)["launch"].level == "warning"
+        assert found(subject)["torch"].found == "not loaded by the process"
+    finally:
+        process.kill()
+        process.wait()
+    assert Subject.of_process(process.pid) is None
+
+
+def test_what_may_not_be_read_is_said_and_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("read_environ", "read_libraries"):
+        monkeypatch.setattr(f"ascend_tui.commands.doctor.subject.{name}", lambda pid: None)
+    subject = Subject.of_process(os.getpid())
+    assert subject is not None
+    (check,) = npu(subject)
+    assert (check.name, check.level) == ("variables", "warning")
+    assert "may not read" in check.found
+    assert "root" in check.advice
+
+
+def test_a_library_that_was_replaced_or_has_a_space_in_its_path_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    maps = b"1000-2000 r--p 00000000 08:01 7 /a b/libx.so.1 (deleted)\n"
+    maps += b"2000-3000 r-xp 00001000 08:01 7 /a b/libx.so.1 (deleted)\n3000-4000 rw-p 00000000 00:00 0 \n"
+    maps += b"4000-5000 rw-p 00000000 00:00 0      [stack]\n5000-6000 r--p 00000000 08:01 8   /lib/liby.so\n"
+    monkeypatch.setattr("ascend_tui.target.proc.read_bytes", lambda path: maps)
+    assert read_libraries(1) == (Path("/a b/libx.so.1"), Path("/lib/liby.so"))
