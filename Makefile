@@ -4,6 +4,8 @@
 PYTHON ?= python3
 VENV_FLAGS ?=
 DEMO ?= --fault leak
+# Two at once, however many cores there are: most of a test is a training that starts.
+TESTERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
@@ -24,7 +26,7 @@ test: $(VENV)/.test  ## format, lint, types, layers, tests: what has to pass bef
 	$(BIN)/mypy
 	$(BIN)/lint-imports > $(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }
 	$(BIN)/python -m tests.cann_sim.build
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile
 
 bench: $(VENV)/.bench  ## measure what an attach costs a training, peers beside
 	$(BIN)/python -m bench

@@ -131,8 +131,9 @@ class Client:
         return self.ask("command", plugin=plugin, name=name, action="stop")
 
     def event(self, timeout_s=10.0, **wanted):
-        """Return the first event, past or to come, with these values."""
-        found = lambda one: all(one.get(key) == value for key, value in wanted.items())  # noqa: E731
+        """Return the first event, past or to come, with these values; a tuple is any of its values."""
+        any_of = {key: value if isinstance(value, tuple) else (value,) for key, value in wanted.items()}
+        found = lambda one: all(one.get(key) in values for key, values in any_of.items())  # noqa: E731
         for one in self.events:
             if found(one):
                 return one
@@ -155,6 +156,7 @@ def target(directory, script, *arguments, boot=True, after=0.0, env=None, place=
     `place` is where it trains: its device goes to a script of ours as an option, and to all as DEVICE.
     """
     path = Path(directory) / "s" / "x.sock"
+    hurry = Path(directory) / ("hurry" if boot else "hurry-undisturbed")
     command = [sys.executable]
     if boot:
         source = Path(directory) / "shim.txt"
@@ -170,9 +172,9 @@ def target(directory, script, *arguments, boot=True, after=0.0, env=None, place=
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**environment, **(env or {})},
+        env={**environment, "HURRY": str(hurry), **(env or {})},
     )
-    process.path = path
+    process.path, process.hurry = path, hurry
     try:
         yield process
     finally:

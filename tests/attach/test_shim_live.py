@@ -70,10 +70,11 @@ def counts(client: Client) -> dict[str, int]:
 
 
 def end_of(process: Any, timeout_s: float = 60) -> str:
+    process.hurry.touch()
     out, error = process.communicate(timeout=timeout_s)
     assert process.returncode == 0, error
-    # torch_npu warns of what its device cannot do.
-    assert re.sub(r"^\[W\d+ .*\n", "", error, flags=re.M) == ""
+    # torch_npu warns of what its device cannot do, and at times says how its queue is.
+    assert re.sub(r"^\[?[IW]\d+ .*\n", "", error, flags=re.M) == ""
     return re.search(r"^end (.*)$", out, re.M)[1]  # type: ignore[index]
 
 
@@ -86,9 +87,9 @@ def undisturbed(tmp_path: Path, script: str, *arguments: object, place: Place) -
 
 def test_gpt_is_bit_identical_with_everything_armed_on_and_off(tmp_path: Path, place: Place) -> None:
     """The product's first promise, on a run with dropout and forked workers."""
-    gpt = ("--steps", 100 if place.is_npu else 200, "--workers", 2, "--hash-every", 50)
+    gpt = ("--steps", 100, "--workers", 2, "--hash-every", 50)
     with (
-        target(tmp_path, "gpt.py", *gpt, "--sleep", 0.005, place=place) as process,
+        target(tmp_path, "gpt.py", *gpt, "--sleep", 0.1, place=place) as process,
         undisturbed(tmp_path, "gpt.py", *gpt, place=place) as wanted,
     ):
         with Client(process.path) as client:
@@ -168,9 +169,9 @@ def setup(api):
 
 
 def test_probes_and_parts_of_ours_that_raise_leave_the_numbers_alone(tmp_path: Path, place: Place) -> None:
-    tiny = ("--steps", 700 if place.is_npu else 1200)
+    tiny = ("--steps", 400)
     with (
-        target(tmp_path, "tiny.py", *tiny, "--sleep", 0.004, place=place) as process,
+        target(tmp_path, "tiny.py", *tiny, "--sleep", 0.1, place=place) as process,
         undisturbed(tmp_path, "tiny.py", *tiny, place=place) as wanted,
     ):
         with Client(process.path) as client:
@@ -190,15 +191,18 @@ def test_probes_and_parts_of_ours_that_raise_leave_the_numbers_alone(tmp_path: P
             client.start("check", "check", steps=100000)
             client.beat(lambda beat: [one for one in beat["commands"] if one["phase"] == "on"])
             client.start("break", "break", arguments={"part": "switchboard", "name": "_call"})
-            end = client.event(event="command", name="check", phase="off", timeout_s=20)
+            # In the middle of a step the hooks are not gone yet when that is told.
+            over = ("off", "stopping")
+            end = client.event(event="command", name="check", phase=over, timeout_s=20)
             assert "after a fault of the shim" in end["reason"]
             client.start("break", "break", arguments={"part": "switchboard", "name": "at_boundary"})
             assert any(
                 "step hook off" in one for one in client.beat(lambda beat: len(beat["notes"]) > 1)["notes"]
             )
+            client.events.clear()
             refused = client.start("check", "check", steps=5, seconds=5)
             assert refused["ok"]
-            assert client.event(event="command", name="check", phase="off")
+            assert client.event(event="command", name="check", phase=over)
             assert client.ask("status")["ok"]
         assert end_of(process) == wanted()
 
@@ -218,14 +222,10 @@ def test_ctrl_c_is_the_trainings(tmp_path: Path, place: Place) -> None:
 
 
 def test_conv_with_in_place_relu(tmp_path: Path, place: Place) -> None:
-    script = tmp_path / "slow_conv.py"
-    source = (raw.TARGETS / "conv.py").read_text()
-    script.write_text(
-        source.replace("    optimizer.step()\n", "    optimizer.step()\n    __import__('time').sleep(0.1)\n")
-    )
+    steps = ("--steps", 60)
     with (
-        target(tmp_path, script, "--steps", 30, "--device", place.device, place=place) as process,
-        undisturbed(tmp_path, "conv.py", "--steps", 30, place=place) as wanted,
+        target(tmp_path, "conv.py", *steps, "--sleep", 0.1, place=place) as process,
+        undisturbed(tmp_path, "conv.py", *steps, place=place) as wanted,
     ):
         with Client(process.path) as client:
             client.hello()
@@ -240,7 +240,7 @@ def test_conv_with_in_place_relu(tmp_path: Path, place: Place) -> None:
 def test_steps_of_a_gan_and_a_scaler_are_iterations(tmp_path: Path, place: Place) -> None:
     for name in ("gan", "scaler"):
         (tmp_path / name).mkdir()
-    arguments = ("--steps", 200, "--sleep", 0.02)
+    arguments = ("--steps", 400, "--sleep", 0.02)
     with (
         target(tmp_path / "gan", "gan.py", *arguments, place=place) as gan,
         target(tmp_path / "scaler", "scaler.py", *arguments, place=place) as scaler,

@@ -4,11 +4,12 @@ import argparse
 import hashlib
 
 import torch
-from device import device_of, say_end
+from device import device_of, pause, say_end
 from torch import nn
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--steps", type=int, default=20)
+parser.add_argument("--sleep", type=float, default=0.0)
 parser.add_argument("--device", default="cpu")
 asked = parser.parse_args()
 
@@ -50,5 +51,6 @@ for _ in range(asked.steps):
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(images), labels).backward()
     optimizer.step()
+    pause(asked.sleep)
 digest = hashlib.sha256(b"".join(one.detach().cpu().numpy().tobytes() for one in model.parameters()))
 say_end(digest.hexdigest())

@@ -1,10 +1,9 @@
 """A GAN: two models, two optimizers, one iteration."""
 
 import argparse
-import time
 
 import torch
-from device import device_of, say_end
+from device import device_of, pause, say_end
 from torch import nn
 
 parser = argparse.ArgumentParser()
@@ -30,5 +29,5 @@ for _ in range(asked.steps):
     of_maker.zero_grad()
     score(judge(fake), ones).backward()
     of_maker.step()
-    time.sleep(asked.sleep)
+    pause(asked.sleep)
 say_end(asked.steps)

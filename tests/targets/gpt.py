@@ -7,10 +7,9 @@ for bit.  With --hold it waits at the end until its standard input closes.
 import argparse
 import hashlib
 import sys
-import time
 
 import torch
-from device import device_of, say_end
+from device import device_of, pause, say_end
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
@@ -96,7 +95,7 @@ for step, rows in enumerate(loader, 1):
         for parameter in model.parameters():
             digest.update(parameter.detach().cpu().numpy().tobytes())
         print("step", step, digest.hexdigest(), flush=True)
-    time.sleep(asked.sleep)
+    pause(asked.sleep)
 say_end(digest.hexdigest())
 if asked.hold:
     sys.stdin.read()

@@ -1,10 +1,9 @@
 """Mixed precision with a GradScaler that skips every fifth step, where the gradients are infinite."""
 
 import argparse
-import time
 
 import torch
-from device import device_of, say_end
+from device import device_of, pause, say_end
 from torch import nn
 
 parser = argparse.ArgumentParser()
@@ -29,5 +28,5 @@ for step in range(1, asked.steps + 1):
     scaler.scale(loss).backward()
     scaler.step(optimizer)
     scaler.update()
-    time.sleep(asked.sleep)
+    pause(asked.sleep)
 say_end(asked.steps, skipped)

@@ -3,10 +3,9 @@
 import argparse
 import hashlib
 import sys
-import time
 
 import torch
-from device import device_of, say_end
+from device import device_of, pause, say_end
 from torch import nn
 
 parser = argparse.ArgumentParser()
@@ -28,7 +27,7 @@ while step < asked.steps or not asked.steps:
     model(rows).square().mean().backward()
     optimizer.step()
     step += 1
-    time.sleep(asked.sleep)
+    pause(asked.sleep)
 digest = hashlib.sha256(b"".join(one.detach().cpu().numpy().tobytes() for one in model.parameters()))
 say_end(digest.hexdigest())
 if asked.hold:
