@@ -12,6 +12,9 @@ import sys
 from typing import Any, Dict, Optional
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_COUNTED = tuple(
+    one + end for one in ("allocated", "active", "reserved") for end in ("_bytes", "_peak_bytes")
+)
 
 
 class Device:
@@ -79,6 +82,9 @@ class Device:
 class Accelerator(Device):
     """What cuda and npu share: a caching allocator with statistics and a card that others use too."""
 
+    uncached_by = ""
+    """The environment variable that switches the allocator's cache off."""
+
     def __init__(self, torch: Any, module: Any) -> None:
         super().__init__()
         self.torch = torch
@@ -134,8 +140,20 @@ class Accelerator(Device):
             free, total = driver
             found["device_used_bytes"] = int(total) - int(free)
             found["device_total_bytes"] = int(total)
+        if not self._counts(found):
+            found = {name: value for name, value in found.items() if name not in _COUNTED}
+            found["reuse"] = "off"
         found["device"] = "%s:%d" % (self.kind, index)
         return found
+
+    def _counts(self, found: Dict[str, Any]) -> bool:
+        """Tell whether the statistics mean anything.
+
+        With the cache switched off by its variable, before the first allocation and for good, torch counts
+        nothing: no number is better than a zero that is not true.
+        """
+        switched_off = os.environ.get(self.uncached_by, "").strip() not in ("", "0")
+        return not switched_off or found["allocated_peak_bytes"] > 0
 
     def on_training_thread(self) -> None:
         self.index = int(self.module.current_device())
@@ -145,6 +163,7 @@ class Cuda(Accelerator):
     """The caching allocator of torch.cuda, by the call that does not flatten its answer."""
 
     kind = "cuda"
+    uncached_by = "PYTORCH_NO_CUDA_MEMORY_CACHING"
 
     def _raw(self, index: int) -> Dict[str, Any]:
         return dict(self.torch._C._cuda_memoryStats(index))
@@ -157,6 +176,7 @@ class Npu(Accelerator):
     """The caching allocator of torch_npu: `_npu_memoryStats` costs 10 us where memory_stats costs 74."""
 
     kind = "npu"
+    uncached_by = "PYTORCH_NO_NPU_MEMORY_CACHING"
 
     def __init__(self, torch: Any, module: Any, torch_npu: Any) -> None:
         self.torch_npu = torch_npu

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ascend_tui.plugin import Collector, Event, Message, Record
 from ascend_tui.series import Series
@@ -17,7 +17,7 @@ CURVES = {
     "allocated": "allocated_bytes",
     "active": "active_bytes",
     "reserved": "reserved_bytes",
-    "device": "device_used_bytes",
+    "device_used": "device_used_bytes",
     "rss": "rss_bytes",
 }
 OF_STEPS = ("device_used_bytes", "device_total_bytes")
@@ -29,6 +29,7 @@ SLOPE_NEEDED = 8
 
 _WAITING = Message("waiting for the first sample")
 _THIN = Message("the slope is shown; this version does not judge it yet")
+_WHOLE_CARD = Message("torch counts no memory without its cache: this is the whole card, others included")
 
 
 class MemoryCollector(Collector):
@@ -51,6 +52,7 @@ class _Memory:
     def __init__(self) -> None:
         self.samples = 0
         self.device = "cpu"
+        self.reuse: Literal["on", "off"] = "on"
         self.now: dict[str, int] = {}
         self.peak: dict[str, int] = {}
         self.by_time = {name: Series(name, FIRST_WIDTH_S) for name in CURVES}
@@ -61,12 +63,15 @@ class _Memory:
 
     @property
     def lead(self) -> str:
-        return "rss" if self.device == "cpu" else "allocated"
+        if self.device == "cpu":
+            return "rss"
+        return "allocated" if self.reuse == "on" else "device_used"
 
     def add(self, record: Record) -> None:
         data = record.data
         self.samples += 1
         self.device = str(data.get("device", self.device))
+        self.reuse = "off" if data.get("reuse") == "off" else "on"
         if self.start_s is None:
             self.start_s = record.mono_s
         of_step = record.kind == "step"
@@ -92,6 +97,7 @@ class _Memory:
 
     def snapshot(self) -> MemorySnapshot:
         waiting = not self.samples
+        thin = _THIN if self.lead != "device_used" else _WHOLE_CARD
         return MemorySnapshot(
             state="waiting" if waiting else "live",
             device=self.device,
@@ -101,9 +107,9 @@ class _Memory:
             slope_bytes_per_step=slope(self.recent_steps),
             slope_bytes_per_s=slope(self.recent_times),
             samples=self.samples,
-            verdict=Verdict("undecided", 0.0, None, _WAITING if waiting else _THIN),
+            verdict=Verdict("undecided", 0.0, None, _WAITING if waiting else thin),
             reason=_WAITING if waiting else None,
-            reuse="none" if self.device == "cpu" else "on",
+            reuse="none" if self.device == "cpu" else self.reuse,
             time_curves=_curves(self.by_time),
             step_curves=_curves(self.by_step),
         )

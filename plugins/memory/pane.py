@@ -23,7 +23,7 @@ _QUANTITIES = (
     ("allocated", msgid("allocated"), msgid("alloc"), "first"),
     ("active", msgid("active"), "", ""),
     ("reserved", msgid("reserved"), msgid("res"), "second"),
-    ("device_used", msgid("device"), "", ""),
+    ("device_used", msgid("device"), msgid("device"), "first"),
     ("rss", msgid("host rss"), msgid("rss"), "first"),
 )
 _VERDICTS = {
@@ -100,7 +100,7 @@ class MemoryPane(Pane):
         steps = max((len(curve.low) for curve in snapshot.step_curves), default=0) > 1
         chosen = snapshot.step_curves if steps else snapshot.time_curves
         by_name = {curve.name: curve for curve in chosen}
-        wanted = ("rss",) if snapshot.device == "cpu" else ("reserved", "allocated")
+        wanted = ("reserved", "allocated") if snapshot.lead == "allocated" else (snapshot.lead,)
         names = {name: (tr(short), role) for name, _, short, role in _QUANTITIES}
         curves = tuple(Plotted(by_name[name], *names[name]) for name in wanted if name in by_name)
         total = snapshot.current.device_total_bytes

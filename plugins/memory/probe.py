@@ -7,7 +7,7 @@ growth and not the rise and fall within a step.  Both read counters that torch a
 from functools import partial
 
 # The long history keeps the extremes of this: a leak shows in the first that the device reports.
-KEY = "allocated_bytes rss_bytes"
+KEY = "allocated_bytes device_used_bytes rss_bytes"
 
 
 def setup(api):

@@ -54,7 +54,8 @@ class MemorySnapshot:
 
     `time_curves` are over seconds of the target's monotonic clock since the first sample,
     `step_curves` over steps.  Slopes are of `lead`, the quantity that a leak shows in on this
-    device: `allocated` on npu and cuda, `rss` on cpu.
+    device: `allocated` on npu and cuda, `rss` on cpu, and `device_used` where the allocator works
+    without its cache (`reuse` off) and therefore counts nothing.
     """
 
     state: Literal["waiting", "live", "degraded"]

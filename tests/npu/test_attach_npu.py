@@ -167,10 +167,12 @@ def test_what_another_process_holds_on_the_card_is_in_the_use_of_the_card(traini
 
 def test_without_the_allocators_cache_only_the_card_knows_the_memory(trainings: Trainings) -> None:
     now = trainings.memory("uncached")
-    # torch counts nothing then; the probe hands on what torch says.
-    assert not now["allocated_bytes"]
-    assert not now["reserved_bytes"]
+    # torch counts nothing then, and a zero would not be true.
+    assert [now[f"{name}_bytes"] for name in ("allocated", "active", "reserved")] == [None] * 3
     assert now["device_used_bytes"] >= HELD
+    memory = trainings.last("uncached")["plugins"]["memory"]
+    assert (memory["reuse"], memory["lead"]) == ("off", "device_used")
+    assert "whole card" in memory["verdict"]["reason"]
     assert "PYTORCH_NO_NPU_MEMORY_CACHING" in trainings.doctor("uncached")["allocator"].found
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
+from ascend_tui_plugins.memory.snapshot import MemoryValues
 from fake import BROKEN, MEMORY, PLAIN, Story
 
 from ascend_tui.frame import Failed
 from ascend_tui.plugin import Loaded, Plugin
+from ascend_tui.series import Series
 from ascend_tui.widgets.desk import arrange
 from ascend_tui.widgets.pane import Pane
 
@@ -114,3 +117,29 @@ async def test_any_size_is_survived(monitor: Any, size: Any) -> None:
         await pilot.resize_terminal(*size)
         await pilot.press("z", "2")
         assert app.is_running
+
+
+async def test_an_allocator_that_counts_nothing_shows_the_card(monitor: Any) -> None:
+    app, controls = monitor(MEMORY)
+    story = Story()
+    story.forward(40)
+    card = Series("device_used", 1.0)
+    for step in range(100):
+        card.add(step, (3 + step / 100) * 2**30)
+    now = MemoryValues(device_used_bytes=4 * 2**30, device_total_bytes=62 * 2**30, rss_bytes=2**30)
+    snapshot = dataclasses.replace(
+        story.memory(),
+        lead="device_used",
+        reuse="off",
+        current=now,
+        peak=now,
+        step_curves=(card.curve(),),
+        time_curves=(),
+    )
+    async with app.run_test(size=(120, 40)) as pilot:
+        controls.deliver(story.frame(plugins={"memory": snapshot}))
+        await pilot.pause()
+        shown = lines(app)
+        assert "device" in shown
+        assert "allocated" not in shown
+        assert "reuse off" in app.desk.panes[0].mode(snapshot)

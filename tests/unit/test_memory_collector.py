@@ -125,3 +125,18 @@ def test_a_snapshot_does_not_change_when_records_follow(target: TargetId) -> Non
 def test_the_slope_of_a_point_or_a_vertical_line_is_unknown() -> None:
     assert slope(deque()) is None
     assert slope(deque([(1.0, float(value)) for value in range(50)])) is None
+
+
+def test_an_allocator_without_its_cache_leaves_the_card_as_the_lead(target: TargetId) -> None:
+    collector = MemoryCollector(lambda event: None)
+    for step in range(20):
+        reading = {"device": "npu:0", "reuse": "off", "rss_bytes": 50 * MIB}
+        collector.on_record(target, record(2 * step, "time", step, step * 0.1, **reading))
+        reading["device_used_bytes"] = (200 + step) * MIB
+        collector.on_record(target, record(2 * step + 1, "step", step, step * 0.1, **reading))
+    snapshot = collector.snapshot(target)
+    assert (snapshot.lead, snapshot.reuse) == ("device_used", "off")
+    assert snapshot.current.allocated_bytes is None
+    assert snapshot.current.device_used_bytes == snapshot.peak.device_used_bytes == 219 * MIB
+    assert snapshot.slope_bytes_per_step == pytest.approx(MIB)
+    assert "whole card" in snapshot.verdict.reason.text

@@ -68,6 +68,22 @@ def test_step_asks_the_driver_once(card: Card) -> None:
     assert card.module.asked == 1
 
 
+def test_without_a_cache_nothing_is_counted_and_no_zero_is_given(
+    card: Card, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(card, "uncached_by", "PYTORCH_NO_CUDA_MEMORY_CACHING")
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "1")
+    # Set too late: the allocator has its cache.
+    assert card.memory()["allocated_bytes"] == 7
+    monkeypatch.setattr(Card, "_raw", lambda self, index: {})
+    found = card.decode(card.capture_at_step())
+    assert found["reuse"] == "off"
+    assert not {name for name in found if name.startswith(("allocated", "active", "reserved"))}
+    assert found["device_used_bytes"] == GIB
+    monkeypatch.setenv("PYTORCH_NO_CUDA_MEMORY_CACHING", "0")
+    assert "reuse" not in card.memory()
+
+
 def test_cpu_gives_the_same_at_a_step() -> None:
     device = Device()
     assert set(device.decode(device.capture_at_step())) == set(device.memory())
