@@ -279,7 +279,11 @@ def test_where_the_log_files_of_cann_lie_and_when_there_are_none() -> None:
     environ["ASCEND_PROCESS_LOG_PATH"] = "/logs"
     assert plog_folder(environ) == "/logs"
     assert plog(environ).level == "ok"
-    for name, value in (("ASCEND_SLOG_PRINT_TO_STDOUT", "1"), ("ASCEND_GLOBAL_LOG_LEVEL", "4")):
+    for name, value in (
+        ("ASCEND_SLOG_PRINT_TO_STDOUT", "1"),
+        ("ASCEND_LOG_PRINT_TO_STDOUT", "1"),
+        ("ASCEND_GLOBAL_LOG_LEVEL", "4"),
+    ):
         check = plog({**environ, name: value})
         assert check.level == "warning"
         assert name in check.found

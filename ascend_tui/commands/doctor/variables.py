@@ -20,11 +20,14 @@ def plog(environ: Environ) -> Check:
             "ASCEND_GLOBAL_LOG_LEVEL=4: CANN logs nothing",
             "set it to 3 (errors) or unset it",
         )
-    if _is_on(environ, "ASCEND_SLOG_PRINT_TO_STDOUT"):
+    # CANN 9.2 renamed it, and lets the new name go first.
+    names = ("ASCEND_LOG_PRINT_TO_STDOUT", "ASCEND_SLOG_PRINT_TO_STDOUT")
+    name = next((one for one in names if environ.get(one)), "")
+    if _is_on(environ, name):
         return Check(
             "plog",
             "warning",
-            "ASCEND_SLOG_PRINT_TO_STDOUT=1: CANN logs to the terminal and writes no file",
+            f"{name}=1: CANN logs to the terminal and writes no file",
             "unset it to have log files that can be read while the training runs",
         )
     return Check("plog", "ok", f"{plog_folder(environ)}/debug/plog/plog-<pid>_<time>.log")
