@@ -21,9 +21,9 @@ def processes(npu: Run) -> dict[str, subprocess.CompletedProcess[str]]:
     """Return how three processes ended, one a chip and one that was told to saturate, run two at a time."""
     with ThreadPoolExecutor(2) as pool:
         started = {
-            "first 910": pool.submit(npu, SCRIPT, *CASES, "old_way", "end", soc="Ascend910A"),
-            "forced": pool.submit(npu, SCRIPT, *CASES, "end", extra={"INF_NAN_MODE_FORCE_DISABLE": "1"}),
-            "second 910": pool.submit(npu, SCRIPT, "chip", "numbers", "register", "scaler", "end"),
+            "first 910": pool.submit(npu, SCRIPT, *CASES, "old_way", soc="Ascend910A"),
+            "forced": pool.submit(npu, SCRIPT, *CASES, extra={"INF_NAN_MODE_FORCE_DISABLE": "1"}),
+            "second 910": pool.submit(npu, SCRIPT, "chip", "numbers", "register", "scaler"),
         }
         return {name: one.result() for name, one in started.items()}
 

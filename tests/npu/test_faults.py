@@ -27,12 +27,12 @@ Processes = dict[str, subprocess.CompletedProcess[str]]
 # name: cases, variables.  An import of torch takes seconds, so each process does much.
 PROCESSES: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
     "plain": (
-        ("failures", "waits", "counting", "rejected", "hangs", "full_queue", "time_limits", "words", "end"),
+        ("failures", "waits", "counting", "rejected", "hangs", "full_queue", "time_limits", "words"),
         {},
     ),
-    "blocking": (("blocking", "end"), {"ASCEND_LAUNCH_BLOCKING": "1", "ASCEND_GLOBAL_LOG_LEVEL": "0"}),
+    "blocking": (("blocking",), {"ASCEND_LAUNCH_BLOCKING": "1", "ASCEND_GLOBAL_LOG_LEVEL": "0"}),
     "compact": (("compact",), {"TORCH_NPU_COMPACT_ERROR_OUTPUT": "1", "ASCEND_SLOG_PRINT_TO_STDOUT": "1"}),
-    "refused": (("refused", "end"), {}),
+    "refused": (("refused",), {}),
 }
 
 
