@@ -274,8 +274,8 @@ def test_a_variable_that_changes_nothing_is_not_worth_a_line(environ: dict[str, 
 def test_where_the_log_files_of_cann_lie_and_when_there_are_none() -> None:
     environ = {"HOME": "/home/me"}
     assert plog(environ).found.startswith("/home/me/ascend/log/debug/plog/")
-    environ["ASCEND_WORK_PATH"] = "/work/"
-    assert plog_folder(environ) == "/work/log"
+    environ["ASCEND_WORK_PATH"] = "/scratch/"
+    assert plog_folder(environ) == "/scratch/log"
     environ["ASCEND_PROCESS_LOG_PATH"] = "/logs"
     assert plog_folder(environ) == "/logs"
     assert plog(environ).level == "ok"
