@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -296,6 +297,9 @@ def test_where_the_log_files_of_cann_lie_and_when_there_are_none() -> None:
 def test_a_process_is_judged_by_the_variables_it_was_started_with() -> None:
     process = subprocess.Popen(["sleep", "60"], env={"ASCEND_LAUNCH_BLOCKING": "1", "EMPTY": "", "A": "b=c"})
     try:
+        end = time.monotonic() + 10
+        while not read_environ(process.pid) and time.monotonic() < end:
+            time.sleep(0.01)  # for a moment after exec the kernel has nothing to show
         assert read_environ(process.pid) == {"ASCEND_LAUNCH_BLOCKING": "1", "EMPTY": "", "A": "b=c"}
         subject = Subject.of_process(process.pid)
         assert subject is not None
