@@ -133,7 +133,7 @@ def _groups(count: int) -> list[list[Path]]:
     groups: list[list[Path]] = [[] for _ in range(count)]
     for path in sorted(KERNELS.glob("*.cpp"), key=lambda one: -one.stat().st_size):
         min(groups, key=lambda group: sum(one.stat().st_size for one in group)).append(path)
-    return groups
+    return [group for group in groups if group]
 
 
 def _compile(sources: Sequence[Path], *flags: str) -> Path:
