@@ -29,7 +29,7 @@ SLOPE_NEEDED = 8
 
 _WAITING = Message("waiting for the first sample")
 _THIN = Message("the slope is shown; this version does not judge it yet")
-_WHOLE_CARD = Message("torch counts no memory without its cache: this is the whole card, others included")
+_WHOLE_CARD = Message("without its cache torch counts nothing: this is the whole card")
 
 
 class MemoryCollector(Collector):
