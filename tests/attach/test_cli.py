@@ -276,9 +276,10 @@ def test_a_training_is_listed_and_watched_in_pinned_lines(tmp_path: Path) -> Non
     for line in lines:
         pin(line)
     assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
-    states = dict.fromkeys(line["target"]["state"] for line in lines)
+    states = list(dict.fromkeys(line["target"]["state"] for line in lines))
     # An interpreter that takes itself apart has hung up already, and for a moment is still there.
-    assert [one for one in states if one != "disconnected"][-2:] == ["live", "exited"]
+    ends = states[states.index("live") :]
+    assert ends in (["live", "exited"], ["live", "disconnected", "exited"])
     assert lines[-1]["plugins"]["memory"]["current"]["rss_bytes"] > 1 << 20
     assert lines[-1]["target"]["reason"] == "target exited (code 7)"
 

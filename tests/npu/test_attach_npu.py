@@ -17,9 +17,9 @@ import ascend_tui
 from ascend_tui.commands.doctor.check import Check
 from ascend_tui.commands.doctor.npu import npu
 from ascend_tui.commands.doctor.subject import Subject
+from tests.attach.trainings import COMMAND, WHY_NOT, cli
 from tests.cann_sim.simulator import Simulator
 
-COMMAND = [sys.executable, "-c", "import sys; from ascend_tui.cli import main; sys.exit(main())"]
 TRAINING_OF_DEMO = Path(ascend_tui.__file__).parent / "demo" / "training.py"
 HELD = 256 << 20
 TRAINING = """
@@ -108,27 +108,10 @@ class Trainings:
         return {check.name: check for check in npu(Subject.of_process(self._processes[name].pid))}
 
 
-def run_cli(*arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments],
-        env=dict(env or os.environ),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=110,
-    )
-
-
 @pytest.fixture(scope="module")
 def trainings(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
-    probe = subprocess.Popen(["sleep", "5"])
-    try:
-        os.close(os.open(f"/proc/{probe.pid}/mem", os.O_RDWR))
-    except PermissionError:
-        pytest.skip("this machine does not allow tracing")
-    finally:
-        probe.kill()
-        probe.wait()
+    if WHY_NOT is not None:
+        pytest.skip(WHY_NOT)
     with Trainings(simulator, tmp_path_factory.mktemp("trainings")) as started:
         yield started
 
@@ -224,7 +207,7 @@ def test_the_doctor_and_torch_agree_that_cann_is_missing(
 
 def test_the_demo_trains_on_the_npu(simulator: Simulator, tmp_path: Path) -> None:
     env = simulator.environment(home=tmp_path)
-    done = run_cli("demo", "--headless", "--json", "--seconds", "4", "--tick", "0.25", env=env)
+    done = cli("demo", "--headless", "--json", "--seconds", "4", "--tick", "0.25", env=env, timeout_s=110)
     assert done.returncode == 0, done.stderr
     assert "training on npu:0," in done.stderr
     assert "no NPU" not in done.stderr

@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+from tests.attach.trainings import COMMAND, needs_ptrace
 from tests.cann_sim.simulator import Simulator
 
-COMMAND = [sys.executable, "-c", "import sys; from ascend_tui.cli import main; sys.exit(main())"]
 RANK = """
 import os, time
 import torch
@@ -48,6 +48,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
+@needs_ptrace
 def test_each_rank_is_seen_on_its_own_device(simulator: Simulator, tmp_path: Path) -> None:
     env = simulator.environment(devices=2, ledger=tmp_path / "ledger", home=tmp_path)
     env.update(WORLD_SIZE="2", MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
