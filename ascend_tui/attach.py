@@ -14,6 +14,8 @@ from ascend_tui import shim
 from ascend_tui.connection import ShimClient, ShimError, ShimGone, ShimShut, ShimSilent
 from ascend_tui.frozen import frozen
 from ascend_tui.inject import inject
+from ascend_tui.inject.plan import Plan, plan_injection, plan_reuse
+from ascend_tui.inject.silence import Watch
 from ascend_tui.target import (
     Refusal,
     RefusedError,
@@ -23,6 +25,7 @@ from ascend_tui.target import (
     read_target,
     socket_path,
 )
+from ascend_tui.target.paths import no_room
 
 BOOT_S = 8.0
 SHUT_S = 1.0
@@ -41,6 +44,13 @@ class Attached:
     reason: str
     stops_ms: tuple[float, ...]
     hello_ms: float
+    warning: str = ""
+    """What this way in may have done to the training."""
+
+    @property
+    def longest_stop_ms(self) -> float:
+        """The longest time for which a thread of the training was stopped."""
+        return max(self.stops_ms, default=0.0)
 
 
 def target_of(pid: int) -> Target:
@@ -48,7 +58,7 @@ def target_of(pid: int) -> Target:
     try:
         return read_target(pid)
     except TargetGone:
-        raise RefusedError(_gone(pid)) from None
+        raise RefusedError(_hidden(pid) if _is_hidden(pid) else _gone(pid)) from None
 
 
 def has_shim(target: Target) -> bool:
@@ -66,7 +76,7 @@ def has_shim(target: Target) -> bool:
 def why_not(target: Target) -> Refusal | None:
     """Return why an injection into `target` would be refused, also when it has ended meanwhile."""
     try:
-        return preflight(target)
+        return preflight(target) or no_room(target)
     except TargetGone:
         return _gone(target.id.pid)
 
@@ -110,18 +120,29 @@ def attach(
         except TargetGone:
             raise RefusedError(_gone(target.id.pid)) from None
         tell("waiting for the shim")
-        handed_over = time.monotonic()
+        handed_over, watch = time.monotonic(), Watch(target)
         while True:
             try:
                 client = ShimClient.connect(target, name=name, writable=writable, resume=resume)
-                return Attached(client, done.method, done.reason, done.stops_ms, _ms(began))
+                return Attached(client, done.method, done.reason, done.stops_ms, _ms(began), done.warning)
             except (ShimGone, ShimShut, ShimSilent):
                 why = _take(error_file)
             if why:
                 raise RefusedError(_did_not_start(target, why))
-            if time.monotonic() - handed_over > BOOT_S:
-                raise RefusedError(why_not(target) or _silent(target, done.method))
+            waited_s = time.monotonic() - handed_over
+            if waited_s > BOOT_S:
+                raise RefusedError(why_not(target) or watch.refusal(done, waited_s))
             time.sleep(POLL_S)
+
+
+def plan(target: Target, method: str = "auto") -> Plan | Refusal:
+    """Return what `attach` would do to `target` now, or why it would be refused; nothing is touched."""
+    if has_shim(target):
+        return plan_reuse(target, method)
+    try:
+        return why_not(target) or plan_injection(target, shim.payload(), method)
+    except TargetGone:
+        return _gone(target.id.pid)
 
 
 @contextmanager
@@ -199,6 +220,29 @@ def _gone(pid: int) -> Refusal:
     )
 
 
+def _is_hidden(pid: int) -> bool:
+    """Tell whether a process exists that /proc does not show to this user (hidepid)."""
+    if pid <= 0 or os.path.exists(f"/proc/{pid}"):
+        return False
+    try:
+        os.kill(pid, 0)  # signal 0 is none: only the rights are checked
+    except PermissionError:
+        return True
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+def _hidden(pid: int) -> Refusal:
+    return Refusal(
+        "hidden",
+        "cannot attach to {pid}",
+        "it belongs to another user, and /proc does not show it to you (hidepid)",
+        "run as its user or as root",
+        (("pid", pid),),
+    )
+
+
 def no_shim_to_watch(target: Target) -> Refusal:
     """Return the refusal of a read-only monitor where no shim is."""
     return Refusal(
@@ -217,15 +261,4 @@ def _did_not_start(target: Target, why: str) -> Refusal:
         "{why}",
         "the training is untouched; remove what the reason names, then attach again",
         (("pid", target.id.pid), ("why", why)),
-    )
-
-
-def _silent(target: Target, method: str) -> Refusal:
-    return Refusal(
-        "silent",
-        "the shim in {pid} did not answer within {seconds} s",
-        "it was handed over ({method}), but no Python code of the process has run since: the interpreter is "
-        "busy in native code that holds its lock",
-        "it starts by itself as soon as Python runs again; attach again then",
-        (("pid", target.id.pid), ("seconds", int(BOOT_S)), ("method", method)),
     )

@@ -15,6 +15,7 @@ from ascend_tui.commands.output import line, say
 from ascend_tui.config import ConfigError, effective, load
 from ascend_tui.rundir import RunFolderError
 
+METHODS = ("auto", "remote_exec", "thread", "pending", "gdb")
 EPILOG = """\
 examples:
   ascend-tui demo --fault leak             a training of ours that leaks, attached and watched
@@ -63,16 +64,21 @@ def build_parser() -> argparse.ArgumentParser:
     one = commands.add_parser("attach", help="attach to running trainings and watch them")
     one.add_argument("pid", type=int, nargs="+", metavar="PID")
     _watching(one)
-    one.add_argument("--method", choices=("auto", "thread", "pending"), default="auto", help="how to inject")
+    one.add_argument("--method", choices=METHODS, default="auto", help="how to inject: auto takes the safest")
     one.add_argument("--readonly", action="store_true", help="only watch: start nothing, put no shim in")
+    one.add_argument("--passive", action="store_true", help="put nothing in: look from outside only")
+    one.add_argument("--ranks", default="", metavar="LIST", help="of a launcher: all, none, or 0,2-5")
     one.add_argument("--dry-run", action="store_true", help="only say what would be done, or what stops it")
 
     one = commands.add_parser("run", help="start a training with the shim inside (no ptrace)")
     _watching(one)
+    one.add_argument(
+        "--allow-ptrace", action="store_true", help="let this user's processes attach to it (PR_SET_PTRACER)"
+    )
     one.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ...")
 
     one = commands.add_parser("demo", help="watch a small real training of ours")
-    one.add_argument("--fault", default="none", help="what goes wrong in it: none, leak")
+    one.add_argument("--fault", default="none", help="what goes wrong in it: none, leak, hang")
     _watching(one)
 
     one = commands.add_parser("ps", help="list what can be attached to")
@@ -155,9 +161,10 @@ def _watch(options: argparse.Namespace) -> int:
         json=options.json,
         seconds=options.seconds,
         method=getattr(options, "method", "auto"),
+        passive=getattr(options, "passive", False),
     )
     if options.command == "attach":
-        return attach(options.pid, how, config, options.dry_run)
+        return attach(options.pid, how, config, options.ranks, options.dry_run)
     if not can_show(how):
         return USAGE
     if options.command == "demo":
@@ -167,4 +174,4 @@ def _watch(options: argparse.Namespace) -> int:
     from ascend_tui.commands.run import run
 
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
-    return run(words, how, config)
+    return run(words, how, config, options.allow_ptrace)

@@ -289,7 +289,8 @@ def _file(file: str | os.PathLike[str] | None, environment: Mapping[str, str]) -
     """Return the file to read; only the default one may be absent."""
     named = file if file is not None else environment.get(FILE_VARIABLE) or None
     path = Path(named).expanduser() if named is not None else default_file(environment)
-    if named is None and not path.exists():
+    # Not Path.exists(): it raises in the folder of another user, whose HOME `sudo` may have left us.
+    if named is None and not os.path.exists(path):
         return None
     return path
 

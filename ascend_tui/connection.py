@@ -12,6 +12,7 @@ from typing import Any
 
 from ascend_tui import wire
 from ascend_tui.target import Target, socket_path
+from ascend_tui.target.paths import started_then
 
 HELLO_S = 3.0
 SEND_S = 1.0
@@ -105,7 +106,7 @@ class ShimClient:
                 f"the shim speaks protocols {hello.get('protocols')}, this monitor {wire.SUPPORTED}"
             )
         process = hello.get("process")
-        if not isinstance(process, dict) or process.get("start_ticks") != self.target.id.start_ticks:
+        if not isinstance(process, dict) or not started_then(self.target, process.get("start_ticks")):
             raise ShimError(f"another process answers at the socket of {self.target.id.pid}")
         self.hello = hello
         self._sock.settimeout(SEND_S)

@@ -13,7 +13,7 @@ from ascend_tui.target import TargetId
 
 SCHEMA = "ascend-tui/1"
 
-TargetState = Literal["attaching", "waiting", "live", "disconnected", "exited", "refused"]
+TargetState = Literal["attaching", "waiting", "live", "passive", "disconnected", "exited", "refused"]
 CommandPhase = Literal["off", "arming", "on", "stopping"]
 
 
@@ -49,7 +49,9 @@ class TargetStatus:
     """The pulse of one target: what the status line shows.
 
     `step` counts attempts; `skipped` those a GradScaler skipped.  `sample_age_s` is the age of the
-    newest record by the tick's clock.
+    newest record by the tick's clock.  `method` is the layer of the attach and `method_reason` why it was
+    taken, in English; `stop_ms` is the longest time that a thread was stopped for it, `hello_ms` the time
+    from the attach to the shim's greeting.
     """
 
     id: TargetId
@@ -64,6 +66,9 @@ class TargetStatus:
     torch: str = ""
     torch_npu: str = ""
     method: str = ""
+    method_reason: str = ""
+    stop_ms: float | None = None
+    hello_ms: float | None = None
     step: int | None = None
     skipped: int = 0
     step_time_s: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,6 +13,7 @@ from ascend_tui.connection import ShimClient, ShimError, ShimGone
 from ascend_tui.controls import Done, Outcome
 from ascend_tui.decode import dict_of, outcome_of, records_of, status_of
 from ascend_tui.frame import TargetState, TargetStatus
+from ascend_tui.passive import how_it_ended
 from ascend_tui.plugin import Message, Plugin, Record
 from ascend_tui.target import (
     Exit,
@@ -21,22 +23,22 @@ from ascend_tui.target import (
     TargetGone,
     forget_socket,
     socket_path,
+    state_of,
 )
 
 RETRY_S = 1.0
+SILENT_S = 5.0
+"""A shim says something every second; after so long without a word the screen says why that may be."""
 SHIM_GONE = Message(
     "the shim is gone: it was removed, or it ended after a fault; attach again to put it back"
 )
 NO_ANSWER = Outcome(False, Message("the connection was lost before the answer came"))
 
-# One attach at a time on this machine: each stops a thread of a rank for a moment.
-_attaching = threading.Lock()
-
 
 class Link:
     """Keep one shim connected.  Everything but the attach itself runs on the session's thread.
 
-    `wake` is called from the attaching thread when it is done.
+    `first_attach` is for the owner to call, on a thread of its own; `wake` and `tell` are called from there.
     """
 
     def __init__(
@@ -48,22 +50,24 @@ class Link:
         probes: Sequence[tuple[Plugin, str]],
         budget_share: float | None,
         wake: Callable[[], None] = lambda: None,
+        tell: Callable[[Target, Attached], None] = lambda target, attached: None,
     ) -> None:
         self.target = target
         self._name, self._writable, self._method = name, writable, method
         self._probes = probes
         self._budget_share = budget_share
-        self._wake = wake
+        self._wake, self._tell = wake, tell
         self._client: ShimClient | None = None
         self._state: TargetState = "attaching"
         self._reason: Message | None = None
-        self._how = ""
+        self._how: Attached | None = None
         self._hello: Mapping[str, Any] = {}
         self._beat: Mapping[str, Any] = {}
         self._faults: dict[str, str] = {}
         self._bye = ""
         self._last_seq = 0
         self._last_wall: float | None = None
+        self._heard_mono = 0.0
         self._pending: dict[int, Done] = {}
         self._retry_at = 0.0
         # What the attaching thread hands over; it closes its connection itself when nobody waits any more.
@@ -72,14 +76,12 @@ class Link:
         # Named while /proc still tells where the target's /tmp is.
         self._socket = socket_path(target)
         self._result: Attached | Exception | None = None
-        self._worker: threading.Thread | None = None
+        self._is_attaching = True
         try:
             self._watch: ExitWatch | None = ExitWatch(target)
         except TargetGone:
             self._watch = None
             self._over(Exit(None, None))
-            return
-        self._begin()
 
     @property
     def is_over(self) -> bool:
@@ -97,27 +99,36 @@ class Link:
         told = {str(name): str(why) for name, why in dict_of(self._beat.get("faults")).items()}
         return {**self._faults, **told}
 
-    def _begin(self) -> None:
-        resume = {"boot": _boot(self._hello), "seq": self._last_seq} if self._hello else None
-        self._worker = threading.Thread(
-            target=self._attach, args=(resume, self._writable and not self._hello), name="attach", daemon=True
-        )
-        self._worker.start()
+    def first_attach(self, given_up: Exception | None) -> bool:
+        """Attach, or take the reason why that is not tried; tell whether a shim greeted."""
+        result = given_up or self._attach(None, self._writable)
+        if isinstance(result, Attached):
+            self._tell(self.target, result)
+        self._hand_over(result)
+        return isinstance(result, Attached)
 
-    def _attach(self, resume: Mapping[str, Any] | None, may_inject: bool) -> None:
-        result: Attached | Exception
+    def _reconnect(self) -> None:
+        self._is_attaching = True
+        resume = {"boot": _boot(self._hello), "seq": self._last_seq}
+        work = lambda: self._hand_over(self._attach(resume, False))  # noqa: E731
+        threading.Thread(target=work, name="reconnect", daemon=True).start()
+
+    def _attach(self, resume: Mapping[str, Any] | None, may_inject: bool) -> Attached | Exception:
+        if self._closed:
+            return ShimError("nobody waits for this attach any more")
         try:
-            with _attaching:
-                result = attach(
-                    self.target,
-                    name=self._name,
-                    writable=self._writable,
-                    method=self._method,
-                    resume=resume,
-                    may_inject=may_inject,
-                )
+            return attach(
+                self.target,
+                name=self._name,
+                writable=self._writable,
+                method=self._method,
+                resume=resume,
+                may_inject=may_inject,
+            )
         except Exception as error:  # noqa: BLE001 - whatever it was, the screen has to say it
-            result = error
+            return error
+
+    def _hand_over(self, result: Attached | Exception) -> None:
         with self._handover:
             self._result = result
             if self._closed and isinstance(result, Attached):
@@ -136,8 +147,8 @@ class Link:
         records: list[Record] = []
         # Asked first: what the target said before its end is then in the socket already.
         ended = self._watch.poll() if self._watch is not None else None
-        if self._worker is not None and self._result is not None:
-            self._worker = None
+        if self._result is not None:
+            self._is_attaching = False
             self._settle()
         while self._client is not None:
             try:
@@ -146,14 +157,15 @@ class Link:
                 self._lost(self._bye or str(error), now_mono)
                 break
             for frame in frames:
+                self._heard_mono = now_mono
                 records += self._frame(frame)
             if not frames or (ended is None and self._client is not None and not self._client.has_ended):
                 break
         if ended is not None and self._state != "refused":
             self._over(ended)
-        elif self._state == "disconnected" and self._worker is None and now_mono >= self._retry_at:
+        elif self._state == "disconnected" and not self._is_attaching and now_mono >= self._retry_at:
             self._retry_at = now_mono + RETRY_S
-            self._begin()
+            self._reconnect()
         return records
 
     def _settle(self) -> None:
@@ -163,10 +175,11 @@ class Link:
                 result.client.close()
                 return
             self._client = result.client
+            self._heard_mono = time.monotonic()
             if _boot(self._hello) != _boot(result.client.hello):
                 self._last_seq = 0
             self._hello = result.client.hello
-            self._how = self._how or result.method
+            self._how = self._how or result
             self._bye = ""
             self._state, self._reason = "waiting", Message("waiting for the first step")
             if self._writable:
@@ -211,13 +224,7 @@ class Link:
         self._retry_at = now_mono + RETRY_S
 
     def _over(self, ended: Exit) -> None:
-        self._state = "exited"
-        if ended.signal is not None:
-            self._reason = Message.of("target exited (signal {signal})", signal=ended.signal)
-        elif ended.code is not None:
-            self._reason = Message.of("target exited (code {code})", code=ended.code)
-        else:
-            self._reason = Message("target exited (how is unknown)")
+        self._state, self._reason = "exited", how_it_ended(ended)
         self._drop()
         forget_socket(self._socket)
 
@@ -288,7 +295,34 @@ class Link:
         if state == "waiting" and self._beat.get("step"):
             state, reason = "live", None
         age_s = None if self._last_wall is None else max(0.0, now - self._last_wall)
-        return status_of(self.target, state, reason, self._how, self._hello, self._beat, age_s)
+        status = status_of(self.target, state, reason, self._hello, self._beat, age_s)
+        silent_s = time.monotonic() - self._heard_mono
+        if self._client is not None and silent_s > SILENT_S:
+            status = dataclasses.replace(status, notes=(silence(self.target, silent_s), *status.notes))
+        how = self._how
+        if how is None:
+            return status
+        stop_ms = max(how.stops_ms, default=None)
+        return dataclasses.replace(
+            status, method=how.method, method_reason=how.reason, stop_ms=stop_ms, hello_ms=how.hello_ms
+        )
+
+
+def silence(target: Target, seconds: float) -> Message:
+    """Say why a connected shim may be silent: its thread needs the interpreter, and a process that runs."""
+    pid, whole = target.id.pid, int(seconds)
+    if state_of(pid) in ("T", "t"):
+        return Message.of(
+            "no word for {seconds} s: the process is stopped; kill -CONT {pid} lets it go on",
+            seconds=whole,
+            pid=pid,
+        )
+    return Message.of(
+        "no word for {seconds} s: likely native code holds the interpreter; "
+        "py-spy dump --pid {pid} shows where",
+        seconds=whole,
+        pid=pid,
+    )
 
 
 def _boot(hello: Mapping[str, Any]) -> Any:

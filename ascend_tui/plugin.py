@@ -148,9 +148,11 @@ class Command:
 class Plugin:
     """The description of a plugin; what an entry point of the group `ascend_tui.plugins` names.
 
-    `collector`, `pane` and `sniff` are "module:name".  `probe` is "package:file.py", a file that
+    `collector`, `pane`, `sniff` and `outside` are "module:name".  `probe` is "package:file.py", a file that
     is sent as text and never imported by the monitor.  `sniff(head: bytes, name: str) -> str | None`
-    says which kind of file it can read, for `inspect`.
+    says which kind of file it can read, for `inspect`.  `outside(pid) -> Mapping | None` reads once a second,
+    in the monitor, what can be seen of a process that has no shim (`--passive`); it arrives as a record of
+    the kind "outside".
     """
 
     name: str
@@ -161,6 +163,7 @@ class Plugin:
     probe: str | None = None
     commands: tuple[Command, ...] = ()
     sniff: str | None = None
+    outside: str | None = None
     order: int = 100
 
 

@@ -15,10 +15,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ascend_tui.attach import Attached
 from ascend_tui.controls import Done, Outcome
+from ascend_tui.convoy import Convoy
 from ascend_tui.decode import residue_lines
 from ascend_tui.frame import Failed, Frame, TargetFrame
 from ascend_tui.link import Link
+from ascend_tui.passive import Look, PassiveLink
 from ascend_tui.plugin import (
     Alert,
     Collector,
@@ -50,15 +53,21 @@ class Session:
         tick_s: float = 1.0,
         method: str = "auto",
         budget_share: float | None = None,
+        passive: bool = False,
+        on_attached: Callable[[Target, Attached], None] = lambda target, attached: None,
     ) -> None:
         self.plugins = list(plugins)
         self._tick_s = tick_s
         self._name, self._writable, self._method = name, writable, method
         self._budget_share = budget_share
-        self._links: dict[TargetId, Link] = {}
+        self._passive = passive
+        self._on_attached = on_attached
+        self._convoy = Convoy()
+        self._links: dict[TargetId, Link | PassiveLink] = {}
         self._collectors: dict[str, Collector] = {}
         self._failed: dict[str, str] = {}
         self._probes: list[tuple[Plugin, str]] = []
+        self._looks: list[tuple[str, Look]] = []
         self._alerts: dict[TargetId, list[Alert]] = {}
         self._events: deque[Event] = deque()
         self._calls: deque[Callable[[], None]] = deque()
@@ -79,19 +88,38 @@ class Session:
             try:
                 self._collectors[one.name] = resolve(one.plugin.collector)(self._events.append)
                 text = probe_text(one.plugin)
+                look = resolve(one.plugin.outside) if self._passive and one.plugin.outside else None
             except Exception as error:  # noqa: BLE001 - a third party's fault costs its own pane only
                 self._collectors.pop(one.name, None)
                 self._failed[one.name] = f"{type(error).__name__}: {error}"
                 continue
             if text is not None:
                 self._probes.append((one.plugin, text))
+            if look is not None:
+                self._looks.append((one.name, look))
 
     # What others call, from any thread.
 
-    def add(self, target: Target) -> None:
-        """Begin to attach to `target`; its progress and its refusal are in the frames."""
+    def add(self, *targets: Target) -> None:
+        """Begin to attach to `targets`; progress and refusals are in the frames.
+
+        One after the other in this order; the first that is refused stops those behind it.
+        """
         # Begun here, so that it is under way while the caller still loads its screen.
-        link = Link(
+        links = [PassiveLink(one, self._looks) if self._passive else self._link(one) for one in targets]
+        self._convoy.join([(one.target, one.first_attach) for one in links if isinstance(one, Link)])
+
+        def join() -> None:
+            for link in links:
+                if link.target.id in self._links or self._stopping:
+                    link.close()
+                else:
+                    self._links[link.target.id] = link
+
+        self._call(join)
+
+    def _link(self, target: Target) -> Link:
+        return Link(
             target,
             self._name,
             self._writable,
@@ -99,15 +127,8 @@ class Session:
             self._probes,
             self._budget_share,
             self._wake,
+            self._on_attached,
         )
-
-        def join() -> None:
-            if target.id in self._links or self._stopping:
-                link.close()
-            else:
-                self._links[target.id] = link
-
-        self._call(join)
 
     def start(self, on_frame: Callable[[Frame], None]) -> None:
         """Begin to deliver one frame per tick, on the session's thread."""
@@ -240,7 +261,7 @@ class Session:
         with contextlib.suppress(BlockingIOError):
             os.read(self._wake_read, 4096)
 
-    def _take(self, link: Link) -> bool:
+    def _take(self, link: Link | PassiveLink) -> bool:
         """Take what came from one target; return whether its state changed or its first record came."""
         before = link.news
         was_gone = link.is_over

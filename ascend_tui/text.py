@@ -69,6 +69,12 @@ def say(message: Message) -> str:
     return clean(message.text)
 
 
+def say_reason(reason: str) -> str:
+    """Return why an attach took its layer: sentences that were joined where no catalogue is known."""
+    parts = (part.partition(": ") for part in reason.split("; "))
+    return "; ".join(f"{tr(head)}{colon}{tr(rest) if rest else ''}" for head, colon, rest in parts)
+
+
 def clean(text: str) -> str:
     """Return `text` on one line, without anything a terminal obeys.
 
@@ -105,6 +111,24 @@ def fit(text: str, cells: int) -> str:
     if cell_len(text) <= cells:
         return text
     return set_cell_size(text, cells - 1).rstrip() + "…" if cells > 0 else ""
+
+
+def fold(text: str, cells: int) -> list[str]:
+    """Break a text into lines of at most `cells` columns, at spaces where there are any."""
+    lines = [""]
+    for word in text.split(" "):
+        joined = f"{lines[-1]} {word}" if lines[-1] else word
+        if width(joined) <= cells:
+            lines[-1] = joined
+            continue
+        if lines[-1]:
+            lines.append("")
+        # Chinese has no spaces, and a path can be longer than a line.
+        for character in word:
+            if width(lines[-1] + character) > cells:
+                lines.append("")
+            lines[-1] += character
+    return lines
 
 
 def count(value: float) -> str:

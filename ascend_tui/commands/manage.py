@@ -7,27 +7,46 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ascend_tui.attach import attach, target_of
+from ascend_tui.attach import attach, has_shim, target_of, why_not
 from ascend_tui.commands import OK, REFUSED, USAGE
 from ascend_tui.commands.output import data, line, refuse, say
+from ascend_tui.commands.ranks import expand
 from ascend_tui.connection import ShimClient, ShimError, ShimGone
 from ascend_tui.decode import residue_lines
 from ascend_tui.frame import SCHEMA
 from ascend_tui.plugin import Lease, Plugin, load, probe_text
-from ascend_tui.target import RefusedError
+from ascend_tui.target import RefusedError, Target
 
 DEFAULT_LEASE = Lease(200, 60.0)
 
 
 def detach(pid: int, as_data: bool) -> int:
-    """Remove the shim from a process and say truthfully what stays in it."""
+    """Remove the shim from a process, of a launcher from its ranks, and say truthfully what stays there."""
     try:
         target = target_of(pid)
+    except RefusedError as error:
+        refuse(error.refusal, as_data)
+        return REFUSED
+    found = expand(target, "", may_ask=False)
+    if target not in found and has_shim(target):
+        # One that was started by `run` has a shim itself.
+        found.append(target)
+    return max(_detach(one, as_data) for one in found)
+
+
+def _detach(target: Target, as_data: bool) -> int:
+    pid = target.id.pid
+    try:
         client = attach(target, name="detach", writable=True, may_inject=False).client
     except RefusedError as error:
         refuse(error.refusal, as_data)
         return REFUSED
     except ShimGone:
+        refusal = why_not(target)
+        if refusal is not None and refusal.code in ("other_user", "user_namespace"):
+            # Whether there is one cannot be seen: its folder is its user's alone.
+            refuse(refusal, as_data)
+            return REFUSED
         if as_data:
             data({"schema": SCHEMA, "pid": pid, "removed": False, "residue": []})
         else:

@@ -18,26 +18,28 @@ from ascend_tui import shim
 from ascend_tui.attach import has_shim, target_of
 from ascend_tui.commands import OK, REFUSED, USAGE
 from ascend_tui.commands.output import say
-from ascend_tui.commands.watch import Watch, watch
+from ascend_tui.commands.watch import Joining, Watch, watch
 from ascend_tui.config import Config
 from ascend_tui.inject.launch import prepare
 from ascend_tui.rundir import RunFolder, default_root
-from ascend_tui.target import RefusedError
+from ascend_tui.target import RefusedError, Target, is_launcher, ranks_below
 
 START_S = 30.0
+TELL_S = 15.0
 
 
-def run(command: Sequence[str], how: Watch, config: Config) -> int:
+def run(command: Sequence[str], how: Watch, config: Config, allow_ptrace: bool = False) -> int:
     """Run `command` with the shim inside it; its exit code is ours when it ends by itself.
 
-    Its output goes to a file while the screen has the terminal, and to stderr with --headless.
+    What it starts gets a shim too: of a launcher, every rank is watched. Its output goes to a file while the
+    screen has the terminal, and to stderr with --headless.
     """
     if not command:
         say("say what to run: ascend-tui run -- python train.py")
         return USAGE
     place = Path(tempfile.mkdtemp(prefix="ascend-tui-run-"))
     try:
-        environment = prepare(os.environ, shim.payload(), place)
+        environment = prepare(os.environ, shim.payload(), place, allow_ptrace)
         log = None if how.headless else _log(config)
         try:
             child = start(command, environment, log)
@@ -65,24 +67,45 @@ def start(command: Sequence[str], environment: dict[str, str], log: Path | None)
     )
 
 
+def trainings(pid: int) -> list[Target]:
+    """Return what there is to watch of a command that was started with the shim: its ranks, else itself."""
+    ranks = ranks_below(pid)
+    try:
+        found = [target for _, target in ranks] if ranks else [target_of(pid)]
+    except RefusedError:
+        return []
+    return [one for one in found if one.python is not None and not is_launcher(one) and has_shim(one)]
+
+
 def _watch(child: subprocess.Popen[bytes], how: Watch, config: Config) -> int:
-    end = time.monotonic() + START_S
-    while time.monotonic() < end and child.poll() is None:
-        try:
-            target = target_of(child.pid)
-        except RefusedError:
-            break
-        if has_shim(target):
+    started = time.monotonic()
+    tell_at = started + TELL_S
+    while child.poll() is None:
+        found = trainings(child.pid)
+        if found:
+            joining = Joining(lambda: trainings(child.pid), lambda: child.poll() is not None)
             # What we start ourselves is ours to ask.
-            watch([target], how, dataclasses.replace(config, readonly=False))
+            watch(found, how, dataclasses.replace(config, readonly=False), joining)
             return _end(child)
+        now = time.monotonic()
+        launches = _is_launching(child.pid)
+        if now - started > START_S and not launches:
+            say(f"no shim appeared in process {child.pid} within {START_S:.0f} s: is it Python? It runs on")
+            child.wait()
+            return REFUSED
+        if now > tell_at and launches:
+            tell_at = now + TELL_S
+            say(f"process {child.pid} is a launcher; waiting for its ranks ({now - started:.0f} s)")
         time.sleep(0.02)
-    if child.poll() is None:
-        say(f"no shim appeared in process {child.pid} within {START_S:.0f} s: is it Python? It runs on")
-        child.wait()
-        return REFUSED
     say(f"the command ended with {child.returncode} before the shim was up")
     return _code(child.returncode)
+
+
+def _is_launching(pid: int) -> bool:
+    try:
+        return is_launcher(target_of(pid))
+    except RefusedError:
+        return False
 
 
 def _end(child: subprocess.Popen[bytes]) -> int:

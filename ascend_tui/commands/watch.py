@@ -5,21 +5,27 @@ from __future__ import annotations
 import gc
 import queue
 import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from ascend_tui.attach import has_shim, no_shim_to_watch, target_of, why_not
 from ascend_tui.commands import GONE, OK, REFUSED, USAGE
+from ascend_tui.commands.attach_log import AttachLog
 from ascend_tui.commands.output import data, line, refuse, say
+from ascend_tui.commands.plans import tell_plans
+from ascend_tui.commands.ranks import RanksError, of_all
 from ascend_tui.config import Config
 from ascend_tui.frame import Frame, json_lines
 from ascend_tui.frozen import frozen
 from ascend_tui.plugin import load_all
 from ascend_tui.rundir import RunFolder, default_root
 from ascend_tui.session import Session
-from ascend_tui.target import RefusedError, Target
+from ascend_tui.target import Refusal, RefusedError, Target
 from ascend_tui.text import byte_size, duration
+
+JOIN_S = 1.0
 
 
 @frozen
@@ -30,32 +36,51 @@ class Watch:
     json: bool = False
     seconds: float | None = None
     method: str = "auto"
+    passive: bool = False
 
 
-def attach(pids: Sequence[int], how: Watch, config: Config, dry_run: bool = False) -> int:
-    """Attach to running processes and watch them.
+@frozen
+class Joining:
+    """What may join while others are watched: `more` names all there are now, `is_over` that none comes."""
+
+    more: Callable[[], Sequence[Target]]
+    is_over: Callable[[], bool]
+
+
+def attach(pids: Sequence[int], how: Watch, config: Config, ranks: str = "", dry_run: bool = False) -> int:
+    """Attach to running processes and watch them; of a launcher, to its ranks.
 
     What would be refused is refused here, before the screen starts and before anything is done to
     any of the targets.
     """
-    targets = []
-    for pid in dict.fromkeys(pids):
-        try:
-            target = target_of(pid)
-            refusal = None
-            if not has_shim(target):
-                refusal = no_shim_to_watch(target) if config.readonly else why_not(target)
-        except RefusedError as error:
-            refusal = error.refusal
+    asks = not how.headless and not dry_run and sys.stdin.isatty()
+    try:
+        targets = of_all([target_of(pid) for pid in dict.fromkeys(pids)], ranks, asks)
+    except RefusedError as error:
+        refuse(error.refusal, how.json)
+        return REFUSED
+    except RanksError as error:
+        say(str(error))
+        return USAGE
+    if dry_run:
+        return tell_plans(targets, how.method, how.json)
+    for target in targets:
+        refusal = None if how.passive else _why_not(target, config)
         if refusal is not None:
             refuse(refusal, how.json)
+            say(f"to look at it from outside, nothing put in: ascend-tui attach {target.id.pid} --passive")
             return REFUSED
-        targets.append(target)
-    if dry_run:
-        return _tell_plan(targets, how)
+    if not targets:
+        return OK
     if not can_show(how):
         return USAGE
     return watch(targets, how, config)
+
+
+def _why_not(target: Target, config: Config) -> Refusal | None:
+    if has_shim(target):
+        return None
+    return no_shim_to_watch(target) if config.readonly else why_not(target)
 
 
 def can_show(how: Watch) -> bool:
@@ -66,32 +91,41 @@ def can_show(how: Watch) -> bool:
     return False
 
 
-def _tell_plan(targets: Sequence[Target], how: Watch) -> int:
-    for target in targets:
-        shim = has_shim(target)
-        plan = "use the shim that is there" if shim else f"inject the shim by ptrace, method {how.method}"
-        if how.json:
-            data({"pid": target.id.pid, "title": target.title, "python": target.python, "plan": plan})
-        else:
-            line(f"{target.id.pid} {target.title}: nothing stops an attach; it would {plan}")
-    return OK
-
-
-def watch(targets: Sequence[Target], how: Watch, config: Config) -> int:
+def watch(targets: Sequence[Target], how: Watch, config: Config, joining: Joining | None = None) -> int:
     """Watch targets until the user leaves, the time is over or all of them have ended."""
+    folder = RunFolder(default_root(config.run_root), targets[0].id.pid)
+    log = AttachLog(folder, aloud=how.headless)
     session = Session(
         load_all(),
         writable=not config.readonly,
         tick_s=config.tick_s,
         method=how.method,
         budget_share=config.budget_share,
+        passive=how.passive,
+        on_attached=log.took,
     )
-    for target in targets:
-        session.add(target)
+    session.add(*targets)
+    if joining is not None:
+        _let_join(session, targets, joining)
     if how.headless:
         _collect_garbage_again()
-        return _headless(session, targets, how)
-    return _screen(session, targets, config)
+        return _headless(session, how, joining)
+    return _screen(session, config, folder)
+
+
+def _let_join(session: Session, targets: Sequence[Target], joining: Joining) -> None:
+    """Add what comes later: the other ranks of a launcher, or those it starts again after a failure."""
+    seen = {target.id for target in targets}
+
+    def look() -> None:
+        while not joining.is_over():
+            for target in joining.more():
+                if target.id not in seen:
+                    seen.add(target.id)
+                    session.add(target)
+            time.sleep(JOIN_S)
+
+    threading.Thread(target=look, name="joining", daemon=True).start()
 
 
 def _collect_garbage_again() -> None:
@@ -100,11 +134,10 @@ def _collect_garbage_again() -> None:
     gc.enable()
 
 
-def _screen(session: Session, targets: Sequence[Target], config: Config) -> int:
+def _screen(session: Session, config: Config, folder: RunFolder) -> int:
     # Textual costs 0.2 s to import; headless use does without.
     from ascend_tui.app import MonitorApp
 
-    folder = RunFolder(default_root(config.run_root), targets[0].id.pid)
     app = MonitorApp(
         session,
         session.plugins,
@@ -123,7 +156,7 @@ def _screen(session: Session, targets: Sequence[Target], config: Config) -> int:
     return app.return_code or OK
 
 
-def _headless(session: Session, targets: Sequence[Target], how: Watch) -> int:
+def _headless(session: Session, how: Watch, joining: Joining | None) -> int:
     frames: queue.Queue[Frame] = queue.Queue()
     session.start(frames.put)
     end = None if how.seconds is None else time.monotonic() + how.seconds
@@ -137,7 +170,8 @@ def _headless(session: Session, targets: Sequence[Target], how: Watch) -> int:
                 continue
             _print(frame, how.json)
             states = [one.status.state for one in frame.targets]
-            if len(states) == len(targets) and all(state in ("exited", "refused") for state in states):
+            all_over = bool(states) and all(state in ("exited", "refused") for state in states)
+            if all_over and (joining is None or joining.is_over()):
                 code = REFUSED if "refused" in states else GONE
                 for one in frame.targets:
                     say(f"{one.status.id.pid}: {one.status.reason.render() if one.status.reason else ''}")

@@ -1,4 +1,4 @@
-"""Put a shim into a running Python process: `inject` by ptrace, `launch` for one that is yet to start.
+"""Put a shim into a running Python process: `inject` in layers, `launch` for one that is yet to start.
 
 The names are loaded on first use: the helper process lives in this package too, and every module it does not
 import makes an attach faster.
@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ascend_tui.inject.api import Injection, inject
+    from ascend_tui.inject.api import METHODS, Injection, inject
 
-__all__ = ["Injection", "inject"]
+__all__ = ["METHODS", "Injection", "inject"]
 
 
 def __getattr__(name: str) -> object:

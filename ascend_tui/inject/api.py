@@ -7,14 +7,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import ascend_tui
 from ascend_tui.frozen import frozen
+from ascend_tui.inject import gdb, remote_exec
+from ascend_tui.inject.errors import InjectError
 from ascend_tui.inject.refusals import refusal_for
 from ascend_tui.target import RefusedError, Target, preflight
 
-METHODS = ("auto", "thread", "pending")
+METHODS = ("auto", "remote_exec", "thread", "pending", "gdb")
 MAX_PAYLOAD_BYTES = 1 << 20
+AREA_TOKEN = "@AREA@"
+ASKED_FOR = "asked for"
+NOTHING_STOPS = "the main thread runs Python, and no thread has to be stopped for it"
 # What the helper may take beyond the search for a thread: start, two waits, the watchdog.
 GRACE_S = 10.0
 _BOOT = (
@@ -26,10 +32,11 @@ _BOOT = (
 class Injection:
     """What an injection did.
 
-    `stops_ms` are the times the one borrowed thread was stopped, `elapsed_ms` the whole from the helper's
-    start. `area` is (rw address, rw size, rx address, rx size) in bytes: memory in the target that the shim
-    frees when the 32-bit word at rw + 44 is 1, and then a moment later, because the stub that wrote it has
-    still to return.
+    `method` is the layer that did it, `reason` why it was that one and what was passed over. `stops_ms` are
+    the times a thread was stopped (by gdb: all of them), `elapsed_ms` the whole from the start. `tid` is the
+    borrowed thread, 0 when none was. `area` is (rw address, rw size, rx address, rx size) in bytes: memory in
+    the target that the shim frees when the 32-bit word at rw + 44 is 1, and then a moment later, because the
+    stub that wrote it has still to return. `warning` says what the layer may have done to the training.
     """
 
     method: str
@@ -38,17 +45,18 @@ class Injection:
     is_main: bool
     stops_ms: tuple[float, ...]
     elapsed_ms: float
-    area: tuple[int, int, int, int]
+    area: tuple[int, int, int, int] | None
+    warning: str = ""
 
 
 def inject(target: Target, payload: str, method: str = "auto", timeout_s: float = 5.0) -> Injection:
     """Run `payload` (Python source) inside `target` and return when the target has taken it over.
 
-    "Taken over" means: the new thread exists, or the interpreter has the pending call; whether the payload
-    has run is for the payload to tell. `@AREA@` in it becomes a tuple of four numbers (`Injection.area`).
-    `timeout_s` bounds the search for a thread that can be borrowed. The work is done by a short-lived
-    process of its own, because ptrace binds a tracee to one thread of the tracer, and so that this process
-    can die.
+    `auto` takes the first layer that is possible: `remote_exec`, `thread`, `pending`; `gdb` only by name.
+    "Taken over" means: the new thread exists, or the interpreter has the pending call, or the script has
+    begun; whether the payload has run is for the payload to tell. It must do no harm when it runs twice.
+    `@AREA@` in it becomes a tuple of four numbers (`Injection.area`) or None. `timeout_s` bounds the search
+    for a thread that can be borrowed.
 
     Raises RefusedError with the exact reason, TargetGone when the process has ended, ValueError for an
     unknown method or a payload over 1 MiB or with a NUL.
@@ -59,6 +67,46 @@ def inject(target: Target, payload: str, method: str = "auto", timeout_s: float 
     refusal = preflight(target)
     if refusal is not None:
         raise RefusedError(refusal)
+    started, passed = time.monotonic(), ""
+    try:
+        if method == "remote_exec" or (method == "auto" and remote_exec.is_known_to(target)):
+            try:
+                remote_exec.run(target, payload.replace(AREA_TOKEN, "None"))
+            except InjectError as error:
+                if method != "auto" or error.code != remote_exec.CODE:
+                    raise
+                passed = f"remote_exec passed over: {error.detail}; "
+            else:
+                reason = NOTHING_STOPS if method == "auto" else ASKED_FOR
+                return Injection("remote_exec", reason, 0, True, (), _ms(started), None)
+        if method == "gdb":
+            stop_ms, area = gdb.run(target, payload, AREA_TOKEN)
+            pages = (area.rw, area.rw_size, area.rx, area.rx_size)
+            main = target.id.pid
+            return Injection("gdb", ASKED_FOR, main, True, (stop_ms,), _ms(started), pages, gdb.WARNING)
+    except InjectError as error:
+        raise RefusedError(refusal_for(target, error.code, error.detail)) from None
+    report = ask_helper(target, payload, method, timeout_s)
+    rw, rw_size, rx, rx_size = report["area"]
+    return Injection(
+        method=report["method"],
+        reason=passed + report["reason"],
+        tid=report["tid"],
+        is_main=report["is_main"],
+        stops_ms=tuple(report["stops_ms"]),
+        elapsed_ms=_ms(started),
+        area=(rw, rw_size, rx, rx_size),
+    )
+
+
+def ask_helper(
+    target: Target, payload: str, method: str, timeout_s: float, dry_run: bool = False
+) -> dict[str, Any]:
+    """Have the short-lived process inject, or only look, and return what it reports.
+
+    It is a process of its own, because ptrace binds a tracee to one thread of the tracer, and so that it can
+    die. Raises RefusedError.
+    """
     request = {
         "pid": target.id.pid,
         "start_ticks": target.id.start_ticks,
@@ -66,24 +114,14 @@ def inject(target: Target, payload: str, method: str = "auto", timeout_s: float 
         "method": method,
         "payload": payload,
         "timeout_s": timeout_s,
+        "dry_run": dry_run,
     }
-    started = time.monotonic()
     answer = _ask_helper(target, json.dumps(request), timeout_s + GRACE_S)
-    elapsed_ms = (time.monotonic() - started) * 1e3
     if "code" in answer:
         raise RefusedError(refusal_for(target, str(answer["code"]), str(answer.get("detail", ""))))
-    report = answer["report"]
+    report = answer["outlook" if dry_run else "report"]
     assert isinstance(report, dict)
-    rw, rw_size, rx, rx_size = report["area"]
-    return Injection(
-        method=report["method"],
-        reason=report["reason"],
-        tid=report["tid"],
-        is_main=report["is_main"],
-        stops_ms=tuple(report["stops_ms"]),
-        elapsed_ms=elapsed_ms,
-        area=(rw, rw_size, rx, rx_size),
-    )
+    return report
 
 
 def helper_command() -> list[str]:
@@ -116,3 +154,7 @@ def _ask_helper(target: Target, request: str, timeout_s: float) -> dict[str, obj
         raise RefusedError(refusal_for(target, "helper_failed", detail[0])) from None
     assert isinstance(answer, dict)
     return answer
+
+
+def _ms(since: float) -> float:
+    return (time.monotonic() - since) * 1e3

@@ -14,7 +14,7 @@ from ascend_tui.inject.memory import PAGE, Mapping, Memory
 STACK_SIZE = 256 * 1024
 GAP = 16 * PAGE
 MAGIC = b"ASCTUI01"
-HEADER = struct.Struct("<iI8sQQII")
+HEADER = struct.Struct("<iI8sQQI8xI")
 DONE_AT, RAN_AT, THREAD_SLOT_AT = 4, 44, 64
 PREPARED, BORROWED, ABANDONED = 1, 2, 3
 TEXT_AT = PAGE + STACK_SIZE
@@ -85,6 +85,14 @@ def shapes(maps: list[Mapping]) -> list[Area]:
         for m, code in pairs
         if code is not None and m.end - m.start > TEXT_AT
     ]
+
+
+def is_blank(memory: Memory, area: Area) -> bool:
+    """Tell whether nobody has ever written to an area: its injector died before it could mark it."""
+    try:
+        return not any(memory.read(area.rw, area.rw_size)) and not any(memory.read(area.rx, area.rx_size))
+    except OSError:
+        return False  # unmapped since the map was read
 
 
 def leftovers(memory: Memory, maps: list[Mapping]) -> list[tuple[Area, Header]]:

@@ -14,6 +14,7 @@ assumed to have.
 from __future__ import annotations
 
 import os
+import time
 from typing import NamedTuple
 
 # System calls in which a thread certainly holds no allocator lock, best victim first. TRAP: epoll_wait,
@@ -34,6 +35,10 @@ FUTEX_COMMAND_MASK = 0x7F
 FUTEX_WAIT_BITSET = 9
 # These do not wake the interpreter for a pending call that another thread has queued: 1 of 15 ran.
 NEEDS_MAIN = ("3.9", "3.10")
+# Only of a stopped main thread is it sure that it is not on its way out: see entry.Shutdown.
+ONLY_MAIN = ("3.8",)
+SETTLE_S = 0.005
+LOOK_S = 0.05  # a main thread that did not move for so long is taken to be waiting
 
 
 class Parked(NamedTuple):
@@ -98,6 +103,47 @@ def where(pid: int, tid: int) -> Parked | None:
         return None
 
 
+def main_waits(pid: int, look_s: float = LOOK_S) -> bool:
+    """Tell whether the main thread stays in one system call, and so runs no Python.
+
+    The place alone is not enough: a loop that sleeps is always found at the same place. So its count of
+    context switches must stand still too. False where the kernel does not say.
+    """
+    first = pulse(pid)
+    end = time.monotonic() + look_s
+    while first and time.monotonic() < end:
+        time.sleep(SETTLE_S)
+        if pulse(pid) != first:
+            return False
+    return bool(first)
+
+
+def pulse(pid: int) -> tuple[str, ...]:
+    """Return the main thread's system call and its context switches; nothing while it runs.
+
+    As long as this stays the same, it runs no Python.
+    """
+    try:
+        with open(f"/proc/{pid}/task/{pid}/syscall", encoding="ascii") as file:
+            call = file.read()
+        with open(f"/proc/{pid}/task/{pid}/status", encoding="utf-8", errors="replace") as file:
+            switches = [line for line in file if "ctxt_switches" in line]
+    except OSError:
+        return ()
+    return (call, *switches) if len(call.split()) == 9 else ()
+
+
+def waits_in(pid: int, tid: int) -> str:
+    """Name the system call a thread is in; empty while it runs or where the kernel does not say."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/syscall", encoding="ascii") as file:
+            number = file.read().split()[0]
+    except (OSError, IndexError):
+        return ""
+    calls = CALLS_X86_64 if os.uname().machine == "x86_64" else CALLS_AARCH64
+    return calls.get(int(number), f"system call {number}") if number.isdigit() else ""
+
+
 def idle(before: dict[int, Parked], after: dict[int, Parked]) -> list[Parked]:
     """Return the threads that stayed in one and the same wait, best victim first, the main thread last."""
     stayed = [parked for tid, parked in after.items() if before.get(tid) == parked]
@@ -146,6 +192,8 @@ def _for_pending(
     thread, and the wait is then not interrupted. A running main thread has no such window.
     """
     anywhere = Candidate(pid, True, None)
+    if python in ONLY_MAIN:
+        return (anywhere,)
     if main is None or python in NEEDS_MAIN:
         return (anywhere, anywhere, anywhere, *others)
     return (*others, anywhere)

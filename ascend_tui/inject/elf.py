@@ -76,18 +76,22 @@ class Elf:
         return mapped_at - (first & ~(page - 1))
 
     def symbols(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the file-relative values of those `names` that this file defines.
+        """Return the file-relative values of those `names` that this file defines."""
+        return {name: value for name, (value, _) in self.ranges(names).items()}
+
+    def ranges(self, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Return value and size in bytes of those `names` that this file defines.
 
         The dynamic table comes first; the full one (large, often stripped) is read only for what is missing.
         """
         wanted = {name.encode() for name in names}
-        found: dict[str, int] = {}
+        found: dict[str, tuple[int, int]] = {}
         for kind in (SHT_DYNSYM, SHT_SYMTAB):
             missing = wanted - {name.encode() for name in found}
             for section in self._sections:
                 if missing and section[1] == kind:
-                    for name, value in self._look(section, missing).items():
-                        found.setdefault(name.decode(), value)
+                    for name, extent in self._look(section, missing).items():
+                        found.setdefault(name.decode(), extent)
         return found
 
     def links(self) -> Links:
@@ -103,21 +107,21 @@ class Elf:
                     found[tag] += [text] if tag == DT_NEEDED else text.split(":")
         return Links(*(tuple(one for one in names if one) for names in found.values()))
 
-    def _look(self, section: tuple[int, ...], wanted: set[bytes]) -> dict[bytes, int]:
+    def _look(self, section: tuple[int, ...], wanted: set[bytes]) -> dict[bytes, tuple[int, int]]:
         strings = self._sections[section[6]]
         table = self._data[strings[4] : strings[4] + strings[5]]
         offsets = {offset: name for name in wanted for offset in _offsets(table, name)}
-        found: dict[bytes, int] = {}
+        found: dict[bytes, tuple[int, int]] = {}
         if offsets:
             symbols = self._data[section[4] : section[4] + section[5] // 24 * 24]
-            for name_at, info, _, section_index, value, _ in _SYMBOL.iter_unpack(symbols):
+            for name_at, info, _, section_index, value, size in _SYMBOL.iter_unpack(symbols):
                 if (
                     name_at in offsets
                     and section_index
                     and value
                     and info & 15 not in (STT_TLS, STT_GNU_IFUNC)
                 ):
-                    found.setdefault(offsets[name_at], value)
+                    found.setdefault(offsets[name_at], (value, size))
         return found
 
 

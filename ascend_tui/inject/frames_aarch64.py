@@ -1,6 +1,8 @@
 """Signal frames of aarch64 (struct rt_sigframe in arch/arm64/kernel/signal.c).
 
-Written from the kernel's source and unit-tested on layout; it has NOT run on hardware yet.
+Run in an emulated machine (`python -m tests.aarch64`: Linux 6.1, with NEON only and with SVE), never on
+hardware. SME and guarded control stacks are refused by what the kernel's source says; no machine has shown
+them.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ MASK64 = 2**64 - 1
 
 
 class Aarch64:
-    """Frames of aarch64; not yet run on hardware."""
+    """Frames of aarch64; run in an emulated machine, never on hardware."""
 
     name = "aarch64"
     restorer_code = b"\x68\x11\x80\xd2" + SVC  # mov x8,#139; svc #0: __kernel_rt_sigreturn
@@ -133,7 +135,13 @@ class Aarch64:
     def mmap_call(
         self, registers: Registers, gadget: int, restorer: int, frame: int, area: tuple[int, int, int]
     ) -> Registers:
-        """Return registers that map area (address, size, protection) and then restore `frame`."""
+        """Return registers that map area (address, size, protection) and then restore `frame`.
+
+        TRAP: the kernel tells by pc whether its restart of an interrupted wait was overruled. A thread that
+        waits in the gadget itself would be put into `restart_syscall` instead of mmap.
+        """
+        if registers["pc"] == gadget:
+            raise RetryError("the thread waits at the instruction that is needed")
         address, size, protection = area
         call = {"x0": address, "x1": size, "x2": protection, "x3": MAP_FLAGS, "x4": MASK64, "x5": 0}
         return _redirect(registers, {**call, "x8": SYS_MMAP, "x30": restorer, "sp": frame, "pc": gadget})

@@ -1,7 +1,8 @@
 """The short-lived process that injects: one JSON request on stdin, one JSON answer on stdout.
 
-`python -m ascend_tui.inject.helper`. Exit status 0 with {"report": …}, 3 with {"code": …, "detail": …}.
-It may be killed at any moment without harm to the target; see `injector`.
+`python -m ascend_tui.inject.helper`. Exit status 0 with {"report": …}, or with {"outlook": …} for a dry run,
+which touches nothing; 3 with {"code": …, "detail": …}. It may be killed at any moment without harm to the
+target; see `injector`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import gc
 import json
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
+from ascend_tui.inject.entry import told_as_inject_error
 from ascend_tui.inject.errors import InjectError
 from ascend_tui.inject.injector import Injector
-from ascend_tui.inject.request import Report, Request
+from ascend_tui.inject.request import Outlook, Report, Request
 
 REFUSED = 3
+_Answer = TypeVar("_Answer")
 
 
 def main() -> int:
@@ -31,7 +36,10 @@ def main() -> int:
     )
     answer: dict[str, object]
     try:
-        answer = {"report": perform(request)._asdict()}
+        if asked.get("dry_run"):
+            answer = {"outlook": look(request)._asdict()}
+        else:
+            answer = {"report": perform(request)._asdict()}
     except InjectError as error:
         answer = {"code": error.code, "detail": error.detail}
     json.dump(answer, sys.stdout)
@@ -40,32 +48,21 @@ def main() -> int:
 
 def perform(request: Request) -> Report:
     """Inject and report; every OSError on the way becomes an InjectError with a code."""
-    try:
+    return _with_injector(request, Injector.run)
+
+
+def look(request: Request) -> Outlook:
+    """Say what `perform` would do now, or raise the InjectError that it would end in."""
+    return _with_injector(request, Injector.look)
+
+
+def _with_injector(request: Request, work: Callable[[Injector], _Answer]) -> _Answer:
+    with told_as_inject_error(request.pid):
         injector = Injector(request)
         try:
-            return injector.run()
+            return work(injector)
         finally:
             injector.close()
-    except InjectError as error:
-        # A process that ends meanwhile loses its memory first, which looks like many other faults.
-        if _has_ended(request.pid):
-            raise InjectError("gone", str(error)) from None
-        raise
-    except (FileNotFoundError, ProcessLookupError) as error:
-        raise InjectError("gone", str(error)) from None
-    except PermissionError as error:
-        raise InjectError("ptrace_refused", str(error)) from None
-    except OSError as error:
-        raise InjectError("gone" if _has_ended(request.pid) else "memory", str(error)) from None
-
-
-def _has_ended(pid: int) -> bool:
-    """Tell whether a process has given up its memory: gone, a zombie, or on the way there."""
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            return not file.read(1)
-    except OSError:
-        return True
 
 
 if __name__ == "__main__":

@@ -10,22 +10,22 @@ The order of the words in this file is the promise: this process may be killed b
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 
 from ascend_tui.inject import area as areas
-from ascend_tui.inject import choose, memory, stubs
+from ascend_tui.inject import choose, guards, memory, stubs
+from ascend_tui.inject.entry import Shutdown, check_shadow_stack, lock
 from ascend_tui.inject.errors import InjectError, RetryError
 from ascend_tui.inject.frames import RED_ZONE, this_arch
 from ascend_tui.inject.ptrace import StoppedThread, wait_until
-from ascend_tui.inject.request import Report, Request
+from ascend_tui.inject.request import Outlook, Report, Request
 
 PROT_RW, PROT_RX = 3, 5
 GUARD_S = 2.0
 MAP_TIMEOUT_S = 2.0
 ABANDON_TIMEOUT_S, RESCUE_TIMEOUT_S = 2.0, 0.01
-SETTLE_S = 0.005
+LOOKS = 20  # so often a dry run looks for an idle thread
 STACK_MARGIN = 8192
 AUTO_TURNS = 12  # after so many threads that could not be borrowed, `auto` stops looking for an idle one
 PATIENT_LOOKS = 20  # so often `thread` waits for another thread to be idle before it borrows a waiting main
@@ -44,10 +44,12 @@ class Injector:
         self._request = request
         self._pid = request.pid
         self._arch = this_arch()
-        self._lock = _lock(request.pid)
+        check_shadow_stack(request.pid)
+        self._lock = lock(request.pid)
         self._memory = memory.Memory(request.pid)
         self._maps = memory.read_maps(request.pid)
         self._functions = memory.find_functions(self._memory, self._maps)
+        self._shutdown = Shutdown(self._memory, self._maps, request.python)
         self._restorer = self._code(self._arch.restorer_code, self._arch.restorer_in_vdso)
         self._gadget = self._code(self._arch.syscall_code, False)
         tokens = request.payload.count(AREA_TOKEN)
@@ -75,6 +77,8 @@ class Injector:
             candidate = choice.candidates[turn % len(choice.candidates)]
             turn += 1
             try:
+                if choice.method == "pending":
+                    self._shutdown.check()
                 if area is None:
                     area = self._make_area(candidate)
                 self._fill(area, choice.method)
@@ -89,6 +93,40 @@ class Injector:
             tid, is_main, _ = candidate
             return Report(choice.method, choice.reason, tid, is_main, stops, area, rescued)
         raise last or InjectError("no_usable_thread", "no time left")
+
+    def look(self) -> Outlook:
+        """Say what `run` would do now; nothing is stopped and nothing written.
+
+        Raises InjectError with what would stop it.
+        """
+        self._check_identity()
+        for _ in range(LOOKS):
+            idle = self._idle()
+            # A main thread in a wait is spared for a while, and then taken, as `run` does it.
+            choice = self._choice(self._request.method, idle, not _only_main(idle))
+            if choice.candidates:
+                break
+        else:
+            raise InjectError("no_usable_thread", "no thread is idle")
+        if choice.method == "pending":
+            self._shutdown.check()
+        # Which of the two is right for `auto` is said also when the other one was asked for.
+        thread = choice if choice.method == "thread" else self._choice("auto", idle)
+        area = areas.plan(0, self._payload_size)
+        memory.free_range(self._maps, area.rx + area.rx_size)
+        first = choice.candidates[0]
+        return Outlook(
+            method=choice.method,
+            reason=choice.reason,
+            can_thread=thread.method == "thread",
+            thread=thread.reason,
+            pending="the main thread waits in a native call: it would run when that returns"
+            if choose.main_waits(self._pid)
+            else "the main thread runs it between two lines of Python",
+            tid=first.tid,
+            waits_in=first.parked.call if first.parked is not None else "",
+            sizes=(area.rw_size, area.rx_size),
+        )
 
     def rescue(self) -> int:
         """Give back threads that hang in a borrowed call of an injector that died; returns how many.
@@ -113,17 +151,21 @@ class Injector:
         return address
 
     def _choose(self, turn: int, looks: int) -> choose.Choice:
+        idle, method = self._idle(), self._request.method
+        if method == "auto" and turn >= AUTO_TURNS:
+            choice = self._choice("pending", idle)
+            return choice._replace(reason="no idle thread could be given back exactly")
+        return self._choice(method, idle, looks < PATIENT_LOOKS)
+
+    def _idle(self) -> list[choose.Parked]:
         before = choose.snapshot(self._pid)
-        time.sleep(SETTLE_S)
-        idle = choose.idle(before, choose.snapshot(self._pid))
+        time.sleep(choose.SETTLE_S)
+        return choose.idle(before, choose.snapshot(self._pid))
+
+    def _choice(self, method: str, idle: list[choose.Parked], spare_main: bool = False) -> choose.Choice:
         count = len(os.listdir(f"/proc/{self._pid}/task"))
         can_thread = "pthread_create" in self._functions
-        method, python = self._request.method, self._request.python
-        if method == "auto" and turn >= AUTO_TURNS:
-            choice = choose.choose("pending", self._pid, python, count, idle, can_thread)
-            return choice._replace(reason="no idle thread could be given back exactly")
-        spare_main = looks < PATIENT_LOOKS
-        return choose.choose(method, self._pid, python, count, idle, can_thread, spare_main)
+        return choose.choose(method, self._pid, self._request.python, count, idle, can_thread, spare_main)
 
     def _reusable(self) -> areas.Area | None:
         """Return a dead injector's area that was prepared but never used, if the payload fits.
@@ -133,6 +175,11 @@ class Injector:
         needed = areas.plan(0, self._payload_size).rw_size
         for area, header in areas.leftovers(self._memory, self._maps):
             if header.state == areas.PREPARED and area.rw_size >= needed:
+                return area
+        for area in areas.shapes(self._maps):
+            # One that died before it could write a header: the very size, and no byte was ever written.
+            if area.rw_size == needed and areas.is_blank(self._memory, area):
+                areas.write_header(self._memory, area.rw, areas.PREPARED)
                 return area
         return None
 
@@ -173,10 +220,12 @@ class Injector:
 
     def _fill(self, area: areas.Area, method: str) -> None:
         """Write stubs and payload; nobody is stopped, nobody runs there yet."""
-        function = self._functions[CALLS[method]]
+        function, guarded = self._functions[CALLS[method]], area.rx + guards.ENTRY_GUARD_AT
         done, ran = area.rw, area.rw + areas.RAN_AT
         kinds = stubs.X86Stubs() if self._arch.name == "x86_64" else stubs.Arm64Stubs()
-        page = stubs.code_page(kinds, stubs.Addresses(function, done, ran, self._functions), kinds.trap)
+        page = stubs.code_page(kinds, stubs.Addresses(guarded, done, ran, self._functions), kinds.trap)
+        alive = self._functions["Py_IsInitialized"]
+        page = guards.with_guards(page, alive, function, area.rx + stubs.THREAD_AT, kinds.trap)
         self._memory.write(area.rx, page, "stubs")
         literal = repr(tuple(area)).encode()
         payload = self._request.payload.replace(AREA_TOKEN, literal)
@@ -188,6 +237,8 @@ class Injector:
         stopped = StoppedThread(self._memory, candidate.tid, self._arch)
         try:
             self._check_place(stopped, candidate)
+            if method == "pending" and candidate.is_main:
+                self._shutdown.check(stopped.registers[self._arch.sp])
             back = stopped.come_back()
             vector = stopped.vector_state()
             places = self._arch.places(area.stack_top - 64, 1, vector)
@@ -210,13 +261,15 @@ class Injector:
             if outcome != "returned":
                 raise InjectError("call_stuck_for_good", f"thread {candidate.tid} {outcome}")
         result = areas.read_header(self._memory, area.rw).result
+        if result == guards.ENDING:
+            raise InjectError("ending")
         if result:
             # Not to be tried again in this area: the thread may still be on its way back through its frame.
             raise InjectError("call_failed", f"{CALLS[method]} returned {result}")
 
     def _arguments(self, area: areas.Area, method: str) -> tuple[int, ...]:
         if method == "thread":
-            return (area.rw + areas.THREAD_SLOT_AT, 0, area.rx + stubs.THREAD_AT, area.text)
+            return (area.rw + areas.THREAD_SLOT_AT, 0, area.rx + guards.THREAD_GUARD_AT, area.text)
         return (area.rx + stubs.PENDING_AT, area.text)
 
     def _wait_done(self, area: areas.Area) -> bool:
@@ -286,16 +339,9 @@ class Injector:
         self._stops_ms.append(stopped.stopped_ms)
 
 
+def _only_main(idle: list[choose.Parked]) -> bool:
+    return bool(idle) and all(parked.is_main for parked in idle)
+
+
 def _same(parked: choose.Parked, now: choose.Parked | None) -> bool:
     return now is not None and (now.sp, now.pc) == (parked.sp, parked.pc)
-
-
-def _lock(pid: int) -> int:
-    """Allow one injector per process: a lock on /proc/PID leaves no file behind and ends with its holder."""
-    descriptor = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(descriptor)
-        raise InjectError("busy") from None
-    return descriptor

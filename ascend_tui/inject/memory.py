@@ -6,6 +6,7 @@ import mmap
 import os
 import random
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from ascend_tui.inject.elf import Elf
@@ -13,8 +14,10 @@ from ascend_tui.inject.errors import InjectError
 from ascend_tui.inject.stage import stage
 
 PAGE = mmap.PAGESIZE
-PYTHON_NAMES = ("PyGILState_Ensure", "PyRun_SimpleString", "PyGILState_Release", "Py_AddPendingCall")
-LIBC_NAMES = ("pthread_create", "pthread_detach", "pthread_self")
+PYTHON_NAMES = (
+    "PyGILState_Ensure", "PyRun_SimpleString", "PyGILState_Release", "Py_AddPendingCall", "Py_IsInitialized",
+)  # fmt: skip
+LIBC_NAMES = ("pthread_create", "pthread_detach", "pthread_self", "mmap")
 _LIBRARY = re.compile(r"libpython\d|libc[.-]|libpthread[.-]|ld-musl|ld-linux")
 _LIBC = re.compile(r"/(libc[.-]|ld-musl|libpthread[.-])")
 
@@ -81,14 +84,25 @@ class Memory:
 def find_functions(memory: Memory, maps: list[Mapping]) -> dict[str, int]:
     """Return the addresses of the CPython and libc functions that an injection calls.
 
+    Raises InjectError("no_symbols") when CPython's functions are not found.
+    """
+    ranges = find_ranges(memory, maps, PYTHON_NAMES + LIBC_NAMES)
+    absent = [name for name in PYTHON_NAMES if name not in ranges]
+    if absent:
+        raise InjectError("no_symbols", ", ".join(absent))
+    return {name: start for name, (start, _) in ranges.items()}
+
+
+def find_ranges(memory: Memory, maps: list[Mapping], names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Return address and size of functions of the interpreter and the C library, as far as they are found.
+
     Files are opened through /proc (root, exe, map_files), so that containers and interpreters that were
     upgraded or deleted on disk are read as the target runs them; a file whose first bytes are not those in
     memory is another build, and calling its addresses would crash the target.
-    Raises InjectError("no_symbols") when CPython's functions are not found.
     """
     pid = memory.pid
     exe = os.readlink(f"/proc/{pid}/exe")
-    found: dict[str, int] = {}
+    found: dict[str, tuple[int, int]] = {}
     seen = set()
     for mapping in maps:
         path = mapping.path
@@ -97,18 +111,24 @@ def find_functions(memory: Memory, maps: list[Mapping]) -> dict[str, int]:
         if path != exe and not _LIBRARY.match(os.path.basename(path)):
             continue
         seen.add(path)
-        missing = [name for name in PYTHON_NAMES + LIBC_NAMES if name not in found]
+        missing = [name for name in names if name not in found]
         real = _openable(pid, mapping, path == exe)
         if missing and real is not None:
             with Elf(real) as elf:
                 if elf.head != memory.read(mapping.start, len(elf.head)):
                     continue
                 bias = elf.bias(mapping.start, PAGE)
-                found.update((name, bias + value) for name, value in elf.symbols(missing).items())
-    absent = [name for name in PYTHON_NAMES if name not in found]
-    if absent:
-        raise InjectError("no_symbols", ", ".join(absent))
+                found.update((name, (bias + at, size)) for name, (at, size) in elf.ranges(missing).items())
     return found
+
+
+def leads_into(memory: Memory, stack: tuple[int, int], function: tuple[int, int]) -> bool:
+    """Tell whether a stack (start, end) holds a way back into a function (address, size)."""
+    start, end = stack[0] & ~7, stack[1]
+    address, size = function
+    return any(
+        address < word < address + size for word in memoryview(memory.read(start, end - start)).cast("Q")
+    )
 
 
 def find_code(
@@ -150,11 +170,15 @@ def free_range(maps: list[Mapping], size: int) -> int:
 
 def _openable(pid: int, mapping: Mapping, is_exe: bool) -> str | None:
     """Return a path under /proc that leads to the very file the target has mapped, or None."""
-    choices = [f"/proc/{pid}/root{mapping.path}", f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"]
+    # TRAP: the kernel writes the map from our point of view: in a chroot, with the folder that is its root.
+    root = os.readlink(f"/proc/{pid}/root").rstrip("/")
+    inside = mapping.path[len(root) :] if mapping.path.startswith(f"{root}/") else mapping.path
+    below = f"/proc/{pid}/root{inside}"
+    choices = [below, f"/proc/{pid}/map_files/{mapping.start:x}-{mapping.end:x}"]
     if is_exe:
         choices.insert(0, f"/proc/{pid}/exe")
     if mapping.path.endswith(" (deleted)"):
         # A new file may lie at the old path: only the mapping itself still leads to the old one.
-        choices.remove(f"/proc/{pid}/root{mapping.path}")
-        choices.append(f"/proc/{pid}/root{mapping.path[: -len(' (deleted)')]}")
+        choices.remove(below)
+        choices.append(below[: -len(" (deleted)")])
     return next((path for path in choices if os.access(path, os.R_OK)), None)

@@ -23,6 +23,15 @@ SENTENCES = {
         "the borrowed call did not return and its thread could not be reached ({detail})",
         "Attach again: the next attempt starts with giving that thread back",
     ),
+    "ending": (
+        "its interpreter is shutting down, and cannot be called from outside any more",
+        "Wait for its end; in an exit handler of Python's, `--method thread` may still get in",
+    ),
+    "gdb": ("gdb cannot bring the shim in: {detail}", "Attach without `--method gdb`, or " + _RUN),
+    "gdb_left": (
+        "gdb has ended and left it stopped ({detail})",
+        "Look at State and TracerPid in /proc/{pid}/status; with TracerPid 0, `kill -CONT {pid}`",
+    ),
     "gone": ("it has ended", "Look at its log or exit status"),
     "helper_failed": ("the injector itself failed ({detail}); the target is unharmed", _AGAIN),
     "helper_timeout": ("the injector did not finish within {detail} and was ended", _AGAIN),
@@ -42,6 +51,7 @@ SENTENCES = {
     "not_64bit": ("it runs 32-bit code", _INSTEAD),
     "not_elf": ("its interpreter's file cannot be understood ({detail})", _INSTEAD),
     "ptrace_refused": ("the kernel refused ({detail})", "Run as root, or " + _RUN),
+    "remote_exec": ("`sys.remote_exec` cannot be used: {detail}", "Attach without `--method remote_exec`"),
     "shadow_stack": (
         "it runs with a hardware shadow stack, which a borrowed call would violate",
         _INSTEAD,

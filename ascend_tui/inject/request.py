@@ -28,3 +28,21 @@ class Report(NamedTuple):
     stops_ms: tuple[float, ...]
     area: Area
     rescued: int
+
+
+class Outlook(NamedTuple):
+    """What would be done, found out without a stop or a write.
+
+    `thread` and `pending` say why each of the two is possible or is not. `tid` is the thread that would be
+    tried first, `waits_in` its system call, or empty for a thread that is taken wherever it is.
+    `sizes` are the bytes that would be mapped, read-write and read-execute.
+    """
+
+    method: str
+    reason: str
+    can_thread: bool
+    thread: str
+    pending: str
+    tid: int
+    waits_in: str
+    sizes: tuple[int, int]

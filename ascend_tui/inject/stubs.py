@@ -100,7 +100,7 @@ class X86Stubs:
 
 
 class Arm64Stubs:
-    """Stubs of aarch64 (AAPCS64); not yet run on hardware."""
+    """Stubs of aarch64 (AAPCS64); run in an emulated machine, never on hardware."""
 
     trap = b"\x00\x00\x20\xd4"  # brk #0
 

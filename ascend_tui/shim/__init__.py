@@ -39,7 +39,18 @@ _BOOT = """
 def boot(files, path, version, area):
     import os, sys, threading, types
     root = "_ascend_tui_shim"
-    path = path or "/tmp/ascend-tui-%d/%d.sock" % (os.geteuid(), os.getpid())
+
+    def of(kind, initial):
+        # Containers may share a /tmp: their ids are no names there. The first namespace has a fixed number.
+        try:
+            number = os.stat("/proc/self/ns/" + kind).st_ino
+        except OSError:
+            return ""
+        return "" if number == initial else "-%d" % number
+
+    if not path:
+        names = (os.geteuid(), of("user", 4026531837), os.getpid(), of("pid", 4026531836))
+        path = "/tmp/ascend-tui-%d%s/%d%s.sock" % names
 
     def module(name, is_package):
         full = root + name
@@ -56,41 +67,45 @@ def boot(files, path, version, area):
         return made
 
     def run():
-        # Two boots that were asked for at the same time come one after the other; setdefault is atomic.
-        gate = sys.modules.setdefault(root + ".boot", types.ModuleType(root + ".boot"))
-        with gate.__dict__.setdefault("lock", threading.Lock()):
-            start()
-
-    def start():
         try:
-            before = set(sys.modules)
-            shell = sys.modules.get(root + ".shim.shell")
-            if shell is None or shell.agent is None or not shell.agent.is_alive():
-                for name in list(sys.modules):
-                    if name.startswith(root) and name not in (root + ".shim.shell", root + ".boot"):
-                        del sys.modules[name]
-                module("", True)
-                module(".shim", True)
-                for name, source in files:
-                    made = module("." + name, False)
-                    if made is None:
-                        setattr(sys.modules[root + ".shim"], "shell", shell)
-                        continue
-                    code = compile(source, "<ascend-tui-shim %s>" % name, "exec", dont_inherit=True)
-                    exec(code, made.__dict__)
-            sys.modules[root + ".shim.agent"].begin(path, version, area)
-            sys.modules[root + ".shim.shell"].note_imports(before)
+            # Two boots that were asked for at the same time come one after the other; setdefault is atomic.
+            gate = sys.modules.setdefault(root + ".boot", types.ModuleType(root + ".boot"))
+            with gate.__dict__.setdefault("lock", threading.Lock()):
+                start()
         except Exception as error:
             report(error)
+
+    def start():
+        before = set(sys.modules)
+        shell = sys.modules.get(root + ".shim.shell")
+        if shell is None or shell.agent is None or not shell.agent.is_alive():
+            for name in list(sys.modules):
+                if name.startswith(root) and name not in (root + ".shim.shell", root + ".boot"):
+                    del sys.modules[name]
+            module("", True)
+            module(".shim", True)
+            for name, source in files:
+                made = module("." + name, False)
+                if made is None:
+                    setattr(sys.modules[root + ".shim"], "shell", shell)
+                    continue
+                code = compile(source, "<ascend-tui-shim %s>" % name, "exec", dont_inherit=True)
+                exec(code, made.__dict__)
+        sys.modules[root + ".shim.agent"].begin(path, version, area)
+        sys.modules[root + ".shim.shell"].note_imports(before)
 
     def report(error):
         try:
             os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-            # Never through a link that somebody else has laid there.
+            # Never through a link that somebody else has laid there, and never as text: an interpreter
+            # that is ending has no more codecs, and what escapes from here is printed.
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-            with open(os.open(path + ".error", flags, 0o600), "w") as file:
-                file.write(repr(error))
-        except OSError:
+            file = os.open(path + ".error", flags, 0o600)
+            try:
+                os.write(file, repr(error).encode())
+            finally:
+                os.close(file)
+        except Exception:
             return
 
     try:
@@ -110,6 +125,18 @@ except Exception:
     _space.clear()
 """
 
+# Whatever gets out of the text is printed into the training's log. In an interpreter that is ending not even
+# the name of an exception may be there any more: so the outermost guard needs none.
+_OUTERMOST = """try:
+    exec(compile({outer!r}, '<ascend-tui-boot>', 'exec', dont_inherit=True), {{'_space': {{}}}})
+except:
+    try:
+        if __import__('sys').exc_info()[0].__name__ == 'KeyboardInterrupt':
+            __import__('_thread').interrupt_main()
+    except:
+        None
+"""
+
 
 def sources() -> list[tuple[str, str]]:
     """Return the (module name, text) pairs that travel, in the order they are run."""
@@ -125,4 +152,4 @@ def payload(socket_path: str = "") -> str:
     A boot that fails writes the reason beside the socket, in a file that ends in `.error`.
     """
     outer = _OUTER.format(boot=_BOOT, files=sources(), path=socket_path, version=VERSION, area=AREA)
-    return f"exec(compile({outer!r}, '<ascend-tui-boot>', 'exec', dont_inherit=True), {{'_space': {{}}}})\n"
+    return _OUTERMOST.format(outer=outer)

@@ -117,6 +117,7 @@ class Server:
         self._listener: Optional[socket.socket] = None
         self._identity = (0, 0)
         self._poll = select.poll()
+        self._welcome = (os.geteuid(), *_roots())
 
     def open(self) -> None:
         """Bind the socket, 0600 in a 0700 directory that is ours.  Raises OSError with the reason."""
@@ -202,7 +203,7 @@ class Server:
         sock.setblocking(False)
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         # Across pid namespaces the kernel gives pid 0; the uid is what decides.
-        if uid not in (os.geteuid(), 0) or len(self.connections) >= MOST_CONNECTIONS:
+        if uid not in self._welcome or len(self.connections) >= MOST_CONNECTIONS:
             self.refused += 1
             sock.close()
             return
@@ -301,6 +302,21 @@ class Server:
                 os.rmdir(os.path.dirname(self.path))
             except OSError:
                 return  # other shims of this user live there
+
+
+def _roots() -> Tuple[int, ...]:
+    """Return the user ids of a root: 0, and in a user namespace what the root outside of it looks like.
+
+    An id that is not mapped shows as the overflow id. Nobody else who is shown so can come in: the folder
+    is 0700, and to pass it takes its owner or a root.
+    """
+    try:
+        with open("/proc/self/uid_map") as file:
+            whole = [line.split() for line in file] == [["0", "0", "4294967295"]]
+        with open("/proc/sys/kernel/overflowuid") as file:
+            return (0,) if whole else (0, int(file.read()))
+    except (OSError, ValueError):
+        return (0,)
 
 
 def batches(records: List[bytes]) -> List[Tuple[bytes, int]]:

@@ -77,6 +77,7 @@ def note_imports(before: Set[str]) -> None:
 def residue() -> List[str]:
     """Name what stays here after a detach."""
     left = ["the module " + __name__ + ", an empty shell"]
+    left.append("memory of ended threads, which the C library keeps for the next ones")
     if imported:
         left.append("modules of the standard library: " + ", ".join(imported))
     if _fork_callback:

@@ -16,7 +16,11 @@ from ascend_tui.target.facts import PF_KTHREAD, Target, TargetGone, read_arch
 from ascend_tui.target.refusal import Refusal
 
 CAP_SYS_PTRACE = 1 << 19
+CAP_DAC_OVERRIDE = 1 << 1
+INJECTORS = ("x86_64", "aarch64")
 OLDEST_PYTHON = (3, 8)
+BY_ITSELF_PYTHON = (3, 14)  # has sys.remote_exec, which borrows no thread
+MACHINES_32BIT = ("i386", "arm")
 
 
 @frozen
@@ -49,6 +53,7 @@ class Facts:
     same_userns: bool | None
     dumpable: bool
     shadow_stack: bool
+    musl: bool
 
 
 def preflight(target: Target) -> Refusal | None:
@@ -65,7 +70,7 @@ def decide(facts: Facts) -> Refusal | None:
         refusal = check(facts)
         if refusal is not None:
             return refusal
-    if facts.shadow_stack:
+    if facts.shadow_stack and _version(facts) < BY_ITSELF_PYTHON:
         return _refuse(
             facts,
             "shadow_stack",
@@ -93,7 +98,6 @@ def gather(target: Target) -> Facts:
     uids = tuple(int(word) for word in status.get("Uid", "").split()[:3])
     tracer = int(status.get("TracerPid", 0))
     tracer_stat = proc.read_stat(tracer) if tracer else None
-    theirs, ours = proc.read_link(f"/proc/{pid}/ns/user"), proc.read_link("/proc/self/ns/user")
     return Facts(
         pid=pid,
         title=target.title,
@@ -113,9 +117,10 @@ def gather(target: Target) -> Facts:
         yama=_yama(),
         descendant=_descends(stat.ppid, os.getpid()),
         caps=int(status.get("CapPrm", "0"), 16),
-        same_userns=None if theirs is None else theirs == ours,
+        same_userns=_same_userns(pid),
         dumpable=_dumpable(pid, uids),
         shadow_stack="shstk" in status.get("x86_Thread_features", "").split(),
+        musl=b"/ld-musl-" in (proc.read_bytes(f"/proc/{pid}/maps") or b""),
     )
 
 
@@ -143,24 +148,42 @@ def _what_it_is(facts: Facts) -> Refusal | None:
             "it is not a CPython process",
             "`ascend-tui ps` lists the Python processes; a launcher's training is often one of its children",
         )
-    version = tuple(int(word) for word in facts.python.rstrip("t").split(".")[:2])
-    if version < OLDEST_PYTHON:
+    if _version(facts) < OLDEST_PYTHON:
         return _refuse(facts, "python_too_old", "it runs Python {python}; 3.8 is the oldest supported", run)
     if facts.python.endswith("t"):
         return _refuse(facts, "free_threaded", "attaching to a free-threaded build is not supported yet", run)
+    if facts.arch in MACHINES_32BIT:
+        return _refuse(facts, "not_64bit", "it runs 32-bit code ({arch})", run)
     if facts.arch is not None and facts.arch != facts.own_arch:
         return _refuse(
             facts,
             "arch_differs",
             "it runs {arch} code and this monitor runs {own_arch} code",
-            "Install ascend-tui with a {arch} Python",
+            "Install ascend-tui with a {arch} Python" if facts.arch in INJECTORS else run,
+        )
+    if facts.musl:
+        return _refuse(
+            facts,
+            "musl",
+            "it runs on the musl C library, for which there is no PyTorch and no tested way in",
+            "Use an image with glibc, such as Debian, Ubuntu or openEuler",
         )
     return None
 
 
 def _whose_it_is(facts: Facts) -> Refusal | None:
     foreign = any(uid != facts.own_uid for uid in facts.uids)
-    if foreign and facts.attach_errno is not None and not facts.own_caps & CAP_SYS_PTRACE:
+    # Its /proc files are its owner's: without CAP_DAC_OVERRIDE even one who may trace cannot open its memory.
+    needed = CAP_SYS_PTRACE | CAP_DAC_OVERRIDE
+    if foreign and facts.attach_errno is not None and facts.own_caps & needed != needed:
+        if not facts.own_uid:
+            return _refuse(
+                facts,
+                "other_user",
+                "it belongs to user id {uid} and you are a root without CAP_SYS_PTRACE and CAP_DAC_OVERRIDE",
+                "Run `setpriv --reuid {uid} --clear-groups ascend-tui attach {pid}`, or get them (docker: "
+                "`--cap-add SYS_PTRACE` or `docker exec --privileged`)",
+            )
         return _refuse(
             facts,
             "other_user",
@@ -253,6 +276,10 @@ def _what_the_kernel_allows(facts: Facts) -> Refusal | None:
     )
 
 
+def _version(facts: Facts) -> tuple[int, ...]:
+    return tuple(int(word) for word in (facts.python or "0").rstrip("t").split(".")[:2])
+
+
 def _refuse(facts: Facts, code: str, why: str, next_step: str, **more: object) -> Refusal:
     names = {"title": facts.title, "pid": facts.pid, "own_uid": facts.own_uid, "own_arch": facts.own_arch}
     names.update(uid=facts.uids[0] if facts.uids else -1, arch=facts.arch, python=facts.python)
@@ -285,6 +312,15 @@ def _descends(ppid: int, ancestor: int) -> bool:
         stat = proc.read_stat(ppid)
         ppid = stat.ppid if stat else 0
     return False
+
+
+def _same_userns(pid: int) -> bool | None:
+    theirs, ours = proc.read_link(f"/proc/{pid}/ns/user"), proc.read_link("/proc/self/ns/user")
+    if theirs is not None:
+        return theirs == ours
+    # The link is only for those who may trace it, the ids are for everybody.
+    maps = [proc.read_bytes(f"/proc/{who}/uid_map") for who in (pid, "self")]
+    return False if None not in maps and maps[0] != maps[1] else None
 
 
 def _dumpable(pid: int, uids: tuple[int, ...]) -> bool:

@@ -15,6 +15,8 @@ class Stat:
     state: str
     ppid: int
     flags: int
+    cpu_ticks: int
+    threads: int
     start_ticks: int
     exit_status: int
 
@@ -49,9 +51,17 @@ def read_stat(pid: int) -> Stat | None:
         state=fields[0],
         ppid=int(fields[1]),
         flags=int(fields[6]),
+        cpu_ticks=int(fields[11]) + int(fields[12]),
+        threads=int(fields[17]),
         start_ticks=int(fields[19]),
         exit_status=int(fields[49]) if len(fields) > 49 else 0,
     )
+
+
+def state_of(pid: int) -> str:
+    """Return the state letter of a process (R, S, D, T, t, Z, X); empty when there is none."""
+    stat = read_stat(pid)
+    return stat.state if stat is not None else ""
 
 
 def read_status(pid: int) -> dict[str, str] | None:

@@ -8,5 +8,6 @@ PLUGIN = Plugin(
     collector="ascend_tui_plugins.memory.collector:MemoryCollector",
     pane="ascend_tui_plugins.memory.pane:MemoryPane",
     probe="ascend_tui_plugins.memory:probe.py",
+    outside="ascend_tui_plugins.memory.outside:outside",
     order=10,
 )

@@ -40,7 +40,7 @@ class MemoryCollector(Collector):
         self._targets: dict[TargetId, _Memory] = {}
 
     def on_record(self, target: TargetId, record: Record) -> None:
-        """Take a reading: kind `time` from the sampler, kind `step` from after an optimizer step."""
+        """Take a reading: `time` by the sampler, `step` after an optimizer step, `outside` without a shim."""
         self._targets.setdefault(target, _Memory()).add(record)
 
     def snapshot(self, target: TargetId) -> MemorySnapshot:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
 import sys
@@ -138,3 +139,28 @@ def test_a_program_that_is_a_module_or_reads_stdin(directory: Path) -> None:
     assert "usage" in run(env, "-m", "json.tool", "-h").lower()
     done = subprocess.run([sys.executable], env=env, input=SHOW, capture_output=True, text=True, timeout=30)
     assert done.stdout.strip() == "[None, '_ascend_tui_payload']"
+
+
+def test_a_program_may_ask_to_be_traced_and_does_not_unless_it_is_told_to(
+    directory: Path, tmp_path: Path
+) -> None:
+    strace = shutil.which("strace")
+    if strace is None:
+        pytest.skip("strace, which would show the call, is not installed")
+    for allow in (False, True):
+        env = prepare(clean_env(), PAYLOAD, directory, allow_ptrace=allow)
+        log = tmp_path / f"trace-{allow}"
+        command = [strace, "-f", "-e", "trace=prctl", "-o", str(log), sys.executable, "-c", SHOW]
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+        if done.returncode:
+            pytest.skip(f"strace may not trace here: {done.stderr.strip()[-200:]}")
+        # A kernel without Yama answers EINVAL, which is no fault: there nobody has to ask.
+        assert done.stdout.strip() == "[None, '_ascend_tui_payload']"
+        assert ("PR_SET_PTRACER" in log.read_text()) is allow
+
+
+def test_the_workers_of_torchs_compiler_load_nothing(directory: Path, tmp_path: Path) -> None:
+    worker = tmp_path / "torch" / "_inductor" / "compile_worker" / "__main__.py"
+    worker.parent.mkdir(parents=True)
+    worker.write_text(SHOW)
+    assert run(prepare(clean_env(), PAYLOAD, directory), str(worker)) == "nothing"

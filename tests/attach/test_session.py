@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -47,6 +46,7 @@ sys.exit(int(open(sys.argv[1]).read()))
 # A process with something else than a shim at the place of its shim's socket.
 FAKE = """
 import json, os, socket, struct, sys, threading, time
+from ascend_tui.target import read_target, socket_path
 
 def frame(value):
     body = value if isinstance(value, bytes) else json.dumps(value).encode()
@@ -102,10 +102,10 @@ def serve(connection):
         connection.sendall(frame({"type": "beat", "step": 7}))
     time.sleep(60)
 
-directory = "/tmp/ascend-tui-%d" % os.geteuid()
-os.makedirs(directory, 0o700, exist_ok=True)
+path = socket_path(read_target(os.getpid()))
+os.makedirs(path.parent, 0o700, exist_ok=True)
 listener = socket.socket(socket.AF_UNIX)
-listener.bind("%s/%d.sock" % (directory, os.getpid()))
+listener.bind(str(path))
 listener.listen(16)
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
@@ -115,7 +115,7 @@ while True:
 @contextlib.contextmanager
 def fake(mode: str) -> Iterator[Target]:
     process = subprocess.Popen([sys.executable, "-c", FAKE, mode], start_new_session=True)
-    path = Path(f"/tmp/ascend-tui-{os.geteuid()}/{process.pid}.sock")
+    path = socket_path(read_target(process.pid))
     try:
         assert until(path.exists)
         yield read_target(process.pid)
@@ -343,9 +343,24 @@ def test_a_stopped_target_is_refused_in_the_frame_and_the_others_go_on() -> None
     with plain() as stopped, plain() as process:
         stopped.send_signal(signal.SIGSTOP)
         one, other = read_target(stopped.pid), read_target(process.pid)
-        with Watcher(one, other) as watcher:
+        with Watcher(other, one) as watcher:
             assert "it is stopped" in reason(watcher.state(one, "refused"))
             watcher.state(other, "waiting")
+
+
+def test_of_those_asked_for_together_the_first_refusal_stops_those_behind_it() -> None:
+    with plain() as first, plain() as stopped, plain() as last:
+        stopped.send_signal(signal.SIGSTOP)
+        one, two, three = (read_target(process.pid) for process in (first, stopped, last))
+        with Watcher(one, two, three) as watcher:
+            watcher.state(one, "waiting")
+            watcher.state(two, "refused")
+            assert f"the attach to process {two.id.pid} before it" in reason(watcher.state(three, "refused"))
+            assert not has_shim(three)
+            # Asked for again, and alone, it is tried.
+            watcher.state(one, "waiting")
+        with Watcher(three) as watcher:
+            watcher.state(three, "waiting")
 
 
 # Whatever else may sit at the socket.

@@ -184,8 +184,14 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    # A shim that is killed takes its socket away as little as anything else.
-    Path(f"/tmp/ascend-tui-{os.geteuid()}/{process.pid}.sock").unlink(missing_ok=True)
+    sweep(process.pid)
+
+
+def sweep(pid: int) -> None:
+    """Remove the socket of a killed shim; in a container there is a number behind each of its ids."""
+    for name in (f"{pid}.sock", f"{pid}-*.sock"):
+        for path in Path("/tmp").glob(f"ascend-tui-{os.geteuid()}*/{name}"):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -228,8 +234,7 @@ class Watcher:
     def __init__(self, *targets: Target, plugins: Sequence[Any] = (), **options: Any) -> None:
         self.frames: list[Frame] = []
         self.session = Session(plugins, **{"tick_s": 0.1, **options})
-        for target in targets:
-            self.session.add(target)
+        self.session.add(*targets)
 
     def __enter__(self) -> Watcher:
         self.session.start(self.frames.append)

@@ -17,7 +17,7 @@ import ascend_tui
 from ascend_tui.commands.doctor.check import Check
 from ascend_tui.commands.doctor.npu import npu
 from ascend_tui.commands.doctor.subject import Subject
-from tests.attach.trainings import COMMAND, WHY_NOT, cli
+from tests.attach.trainings import COMMAND, WHY_NOT, cli, sweep
 from tests.cann_sim.simulator import Simulator
 
 TRAINING_OF_DEMO = Path(ascend_tui.__file__).parent / "demo" / "training.py"
@@ -87,8 +87,7 @@ class Trainings:
         for process in self._processes.values():
             process.kill()
             process.communicate()
-            # A shim that is killed takes its socket away as little as anything else.
-            Path(f"/tmp/ascend-tui-{os.geteuid()}/{process.pid}.sock").unlink(missing_ok=True)
+            sweep(process.pid)
 
     def steps(self, name: str) -> list[int]:
         """Return the steps at which a training was seen live, each once."""

@@ -75,7 +75,7 @@ def objects(*names: str) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def status(hello: Any, beat: Any) -> TargetStatus:
-    return status_of(TARGET, "live", None, "thread", hello, beat, None)
+    return status_of(TARGET, "live", None, hello, beat, None)
 
 
 @given(values | st.lists(objects(*RECORD_NAMES), max_size=4))

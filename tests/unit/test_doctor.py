@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import struct
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
+from ascend_tui.commands.doctor import lodging, rights
 from ascend_tui.commands.doctor.check import Check
 from ascend_tui.commands.doctor.loader import Loader
+from ascend_tui.commands.doctor.machine import machine
 from ascend_tui.commands.doctor.npu import npu
+from ascend_tui.commands.doctor.process import process, python_options
 from ascend_tui.commands.doctor.subject import Package, Subject
 from ascend_tui.commands.doctor.variables import plog, plog_folder, variables
 from ascend_tui.inject.elf import DT_NEEDED, DT_RPATH, DT_RUNPATH, SHT_DYNAMIC, Elf
+from ascend_tui.target import Refusal, paths, proc, read_target
 from ascend_tui.target.environment import read_environ, read_libraries
 
 X86_64, AARCH64 = 0x3E, 0xB7
@@ -330,3 +335,204 @@ def test_a_library_that_was_replaced_or_has_a_space_in_its_path_is_seen(
     maps += b"4000-5000 rw-p 00000000 00:00 0      [stack]\n5000-6000 r--p 00000000 08:01 8   /lib/liby.so\n"
     monkeypatch.setattr("ascend_tui.target.proc.read_bytes", lambda path: maps)
     assert read_libraries(1) == (Path("/a b/libx.so.1"), Path("/lib/liby.so"))
+
+
+# Rights.
+
+
+@pytest.mark.parametrize(
+    ("scope", "caps", "level"),
+    [
+        ("0", "0", "ok"),
+        ("1", "0", "warning"),
+        ("1", "80000", "ok"),
+        ("2", "0", "warning"),
+        ("3", "80000", "warning"),
+    ],
+)
+def test_yama_is_judged_by_what_this_process_may_and_not_by_its_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scope: str, caps: str, level: str
+) -> None:
+    (tmp_path / "scope").write_text(f"{scope}\n")
+    monkeypatch.setattr(rights, "YAMA", tmp_path / "scope")
+    monkeypatch.setattr(proc, "read_status", lambda pid: {"CapEff": caps})
+    check = next(rights.own_rights())
+    assert (check.name, check.level, check.found) == ("ptrace", level, f"ptrace_scope {scope}")
+    assert check.advice
+
+
+def test_a_root_without_its_capabilities_is_told_how_to_run_in_a_container(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def capability(caps: int, uid: int) -> Check:
+        monkeypatch.setattr(proc, "read_status", lambda pid: {"CapEff": f"{caps:x}"})
+        monkeypatch.setattr(os, "geteuid", lambda: uid)
+        return next(check for check in rights.own_rights() if check.name == "capability")
+
+    check = capability(0xA80425FB, 0)
+    assert (check.level, "a root without CAP_SYS_PTRACE:" in check.found) == ("warning", True)
+    for words in ("run --cap-add SYS_PTRACE", "exec --privileged", "--profile=sysadmin --target="):
+        assert words in check.advice
+    assert "without CAP_DAC_OVERRIDE" in capability(1 << 19, 0).found
+    assert capability(1 << 19 | 1 << 1, 0).level == "ok"
+    check = capability(0, 1000)
+    assert (check.level, check.advice) == ("ok", "")
+    assert check.found.startswith("user 1000 without")
+
+
+def test_capabilities_have_their_names_and_the_telling_ones_come_first() -> None:
+    assert rights.names(1 | 1 << 19 | 1 << 40 | 1 << 62) == [
+        "CHOWN",
+        "SYS_PTRACE",
+        "CHECKPOINT_RESTORE",
+        "62",
+    ]
+    assert rights.listed(["CHOWN", "SYS_ADMIN"]) == "CAP_SYS_ADMIN, CAP_CHOWN"
+    words = rights.listed(rights.names((1 << 41) - 1))
+    assert words.endswith(" and 38 more capabilities")
+    assert "CAP_SYS_PTRACE" in words
+
+
+def test_what_a_target_holds_more_is_named_after_a_refusal_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = read_target(os.getpid())
+    sets = {me.id.pid: {"CapPrm": "80001", "CapEff": "1"}}
+    monkeypatch.setattr(proc, "read_status", sets.get)
+    (check,) = rights.rights_over(me, "capabilities")
+    assert check.level == "warning"
+    assert "it has CAP_SYS_PTRACE, and this process has not" in check.found
+    assert "docker exec --privileged" in check.advice
+    assert list(rights.rights_over(me, "")) == list(rights.rights_over(me, "other_user")) == []
+
+
+def test_seccomp_and_labels_of_a_target_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = read_target(os.getpid())
+    labels = {
+        f"/proc/{me.id.pid}/attr/current": b"docker-default (enforce)\n",
+        "/proc/self/attr/current": b"unconfined\n",
+    }
+    monkeypatch.setattr(proc, "read_bytes", labels.get)
+    monkeypatch.setattr(proc, "read_status", lambda pid: {"Seccomp": "2"})
+    seccomp, confined = rights.rights_over(me, "denied")
+    assert (seccomp.level, "filter" in seccomp.found) == ("ok", True)
+    assert (confined.level, "docker-default (enforce)" in confined.found) == ("warning", True)
+    assert "apparmor=unconfined" in confined.advice
+    labels["/proc/self/attr/current"] = b"docker-default (enforce)\0"
+    monkeypatch.setattr(proc, "read_status", lambda pid: {"Seccomp": "1"})
+    (seccomp,) = rights.rights_over(me, "denied")
+    assert seccomp.level == "error"
+
+
+FILTERED = """
+import ctypes, os, platform, struct, sys
+from ascend_tui.commands.doctor.rights import own_rights
+number = {"x86_64": 101, "aarch64": 117}[platform.machine()]
+# Load the number of the call; ptrace fails with EPERM, all else is allowed.
+rules = ((0x20, 0, 0, 0), (0x15, 0, 1, number), (6, 0, 0, 0x50001), (6, 0, 0, 0x7FFF0000))
+code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *one) for one in rules))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", len(rules), ctypes.addressof(code)))
+libc = ctypes.CDLL(None)
+assert libc.prctl(38, 1, 0, 0, 0) == 0
+assert libc.prctl(22, 2, program) == 0
+for check in own_rights():
+    print(check.name, check.level, check.found, sep="|")
+"""
+
+
+def test_a_seccomp_filter_that_forbids_ptrace_is_found_by_trying() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FILTERED], capture_output=True, text=True, timeout=60, check=False
+    )
+    if "AssertionError" in done.stderr:
+        pytest.skip("this kernel takes no seccomp filter")
+    lines = [line.split("|") for line in done.stdout.splitlines()]
+    assert ["ptrace", "error"] in [line[:2] for line in lines], (lines, done.stderr)
+    assert any("child of its own (Operation not permitted)" in line[2] for line in lines)
+    assert ["seccomp", "ok", "this process runs under a filter, as in a container"] in lines
+    if "ptrace_scope 3" not in done.stdout:
+        assert not any("child of its own" in check.found for check in rights.own_rights())
+
+
+# Containers.
+
+
+def test_a_monitor_in_a_container_is_told_that_it_sees_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = {f"/proc/self/ns/{kind}": name for kind, name in paths.FIRST.items()}
+    monkeypatch.setattr(proc, "read_link", names.get)
+    assert list(lodging.own_lodging()) == []
+    names["/proc/self/ns/pid"] = "pid:[4026532177]"
+    (check,) = lodging.own_lodging()
+    assert (check.level, "(pid namespace of its own)" in check.found) == ("ok", True)
+    assert "as root on the host" in check.advice
+
+
+def test_a_process_that_lives_elsewhere_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    me, real = read_target(os.getpid()), proc.read_link
+    names = {f"/proc/{me.id.pid}/ns/{kind}": f"{kind}:[1]" for kind in ("pid", "mnt", "user")}
+    names[f"/proc/{me.id.pid}/root"] = "/srv/jail"
+    monkeypatch.setattr(proc, "read_link", lambda path: names.get(path) or real(path))
+    monkeypatch.setattr(proc, "read_status", lambda pid: {"NSpid": f"{pid} 77 5"})
+    monkeypatch.setattr(lodging, "room", lambda target, name: Check(name, "ok", ""))
+    container, socket = lodging.lodging(me)
+    assert "other namespaces: pid, mount, user; root directory /srv/jail" in container.found
+    assert "2 deep" in container.found
+    assert socket.name == "socket"
+
+
+def test_a_tmp_without_room_is_an_error_and_a_full_one_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    me = read_target(os.getpid())
+    assert lodging.room(me) == Check("/tmp", "ok", "writable")
+    usage = lodging.shutil.disk_usage("/tmp")._replace(free=0)
+    monkeypatch.setattr(lodging.shutil, "disk_usage", lambda path: usage)
+    check = lodging.room(me)
+    assert (check.level, "full" in check.found, bool(check.advice)) == ("warning", True, True)
+    refusal = Refusal("no_room", "?", "its {folder} is full", "Empty {folder}", (("folder", "/tmp/x"),))
+    monkeypatch.setattr(lodging, "no_room", lambda target: refusal)
+    assert lodging.room(me) == Check("/tmp", "error", "its /tmp/x is full", "Empty /tmp/x")
+
+
+@pytest.mark.parametrize(
+    ("words", "options"),
+    [
+        ("python train.py -S", ""),
+        ("python -u -X dev -Wignore train.py -I", "uXW"),
+        ("python -uE -m torch.distributed.run -S", "uEm"),
+        ("python -Ic pass", "Ic"),
+        ("python --check-hash-based-pycs never -S x.py", "S"),
+        ("python -", ""),
+        ("python", ""),
+    ],
+)
+def test_the_options_of_an_interpreter_end_where_its_program_begins(words: str, options: str) -> None:
+    assert python_options(words.split()) == set(options)
+
+
+@pytest.mark.parametrize(
+    ("option", "level"), [("-u", "ok"), ("-I", "warning"), ("-E", "warning"), ("-S", "warning")]
+)
+def test_whether_the_shim_can_be_there_from_the_start_is_said(option: str, level: str) -> None:
+    command = [sys.executable, option, "-c", "print(flush=True); input()"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == b"\n"
+        checks = {check.name: check for check in process(running.pid)}
+        running.kill()
+    assert checks["process"].level == "ok"
+    assert checks["start"].level == level
+    assert (f"-{option[1]}" in checks["start"].found) == (level == "warning")
+
+
+def test_of_what_is_no_target_nothing_more_is_said() -> None:
+    assert [check.name for check in process(os.getpid())] == ["process", "attach"]
+
+
+def test_helpers_for_a_hung_process_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def helpers() -> Check:
+        return next(check for check in machine() if check.name == "helpers")
+
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setattr(rights, "_refused_by_a_child", lambda: "")
+    assert helpers().found == "py-spy is not here, gdb is not here"
+    assert "pip install py-spy" in helpers().advice
+    (tmp_path / "py-spy").touch(mode=0o755)
+    assert (helpers().found, helpers().advice) == ("py-spy is here, gdb is not here", "")

@@ -259,6 +259,24 @@ class TestAarch64:
         wanted = {"pc": 0x333, "x30": 0x222, "x8": 222, "x0": 0xA000, "x1": 0x1000, "x2": 5, "x3": 0x100022}
         assert {name: mapping[name] for name in wanted} == wanted
 
+    def test_a_thread_that_waits_in_the_gadget_is_not_sent_there(self) -> None:
+        # The kernel would take it for its own restart of that wait.
+        with pytest.raises(RetryError):
+            self.arch.mmap_call(arm_registers(pc=0x333), 0x333, 0x222, 0x7000, (0xA000, 0x1000, 5))
+
+    def test_what_is_repeated_is_the_instruction_of_a_system_call(self) -> None:
+        capstone = pytest.importorskip("capstone")
+        engine = capstone.Cs(capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
+        # From Debian's glibc 2.36, the wait of a timed lock.
+        wait = bytes.fromhex("e57f40b2 480c80d2 010000d4 f30300aa")
+        lines = [f"{one.mnemonic} {one.op_str}" for one in engine.disasm(wait, 0x5000)]
+        assert lines == ["mov x5, #0xffffffff", "mov x8, #0x62", "svc #0", "mov x19, x0"]
+        for at, line in enumerate(lines):
+            waiting = arm_registers(pc=0x5000 + 4 * at, x8=0x62, x1=0x189)
+            settled, repeats = self.arch.settled(stop(waiting, "", wait[4 * at : 4 * at + 4]))
+            assert repeats == (line == "svc #0")
+            assert settled == waiting
+
     def test_the_stop_shows_the_rewound_pc(self) -> None:
         registers = arm_registers(pc=0x5000)
         assert self.arch.is_at(registers, registers["sp"], 0x5004)

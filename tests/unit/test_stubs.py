@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import struct
 
 import pytest
@@ -41,6 +42,84 @@ def loaded_by_movk(lines: list[str]) -> list[int]:
             value, _, shift = line.partition("#")[2].partition(", lsl #")
             values[-1] |= int(value, 0) << int(shift or 0)
     return values
+
+
+class Arm64:
+    """Does what the disassembler says, for the few instructions that stubs are made of.
+
+    A called function destroys all that the calling convention lets it destroy, and returns 0xBEE0 and up.
+    """
+
+    def __init__(self, registers: dict[str, int]) -> None:
+        self.registers = dict(registers)
+        self.lowest = registers["sp"]
+        self.stack: dict[int, int] = {}
+        self.stores: list[tuple[int, int]] = []
+        self.calls: list[tuple[int, tuple[int, ...]]] = []
+
+    def run(self, code: bytes) -> None:
+        for line in disassemble(code, "aarch64")[:-1]:
+            name, _, rest = line.partition(" ")
+            words = [word for word in re.split(r"[\[\], #]+", rest.replace("!", "")) if word]
+            getattr(self, f"do_{name}")(words, rest)
+        assert disassemble(code, "aarch64")[-1] == "ret"
+
+    def value(self, word: str) -> int:
+        if word[0] == "w":
+            return self.registers["x" + word[1:]] & 0xFFFF_FFFF
+        return self.registers[word] if word in self.registers else int(word, 0)
+
+    def address(self, words: list[str], rest: str) -> int:
+        """Work out an address in brackets, with what is added before or after."""
+        base, offset = words[0], int(words[1], 0) if len(words) > 1 else 0
+        at = self.registers[base]
+        if rest.endswith("!"):
+            at += offset
+            self.registers[base] = at
+        elif "]," in rest:
+            self.registers[base] = at + offset
+        else:
+            at += offset
+        if base == "sp":
+            self.lowest = min(self.lowest, at)
+            assert self.registers["sp"] % 16 == 0
+        return at
+
+    def do_stp(self, words: list[str], rest: str) -> None:
+        at = self.address(words[2:], rest)
+        self.stack[at], self.stack[at + 8] = self.value(words[0]), self.value(words[1])
+
+    def do_ldp(self, words: list[str], rest: str) -> None:
+        at = self.address(words[2:], rest)
+        self.registers[words[0]], self.registers[words[1]] = self.stack[at], self.stack[at + 8]
+
+    def do_str(self, words: list[str], rest: str) -> None:
+        at = self.address(words[1:], rest)
+        if words[1] == "sp":
+            self.stack[at] = self.value(words[0])
+        else:
+            self.stores.append((at, self.value(words[0])))
+
+    do_stlr = do_str
+
+    def do_ldr(self, words: list[str], rest: str) -> None:
+        self.registers[words[0]] = self.stack[self.address(words[1:], rest)]
+
+    def do_mov(self, words: list[str], rest: str) -> None:
+        self.registers["x" + words[0][1:] if words[0] != "sp" else "sp"] = self.value(words[1])
+
+    def do_movk(self, words: list[str], rest: str) -> None:
+        shift = int(words[3], 0) if len(words) > 3 else 0
+        kept = self.registers[words[0]] & ~(0xFFFF << shift)
+        self.registers[words[0]] = kept | int(words[1], 0) << shift
+
+    def do_add(self, words: list[str], rest: str) -> None:
+        self.registers[words[0]] = self.value(words[1]) + self.value(words[2])
+
+    def do_blr(self, words: list[str], rest: str) -> None:
+        self.calls.append((self.value(words[0]), tuple(self.registers[f"x{i}"] for i in range(8))))
+        self.registers.update({f"x{i}": 0xDEAD for i in (*range(19), 30)})
+        self.registers["x0"] = 0xBEE0 + len(self.calls) - 1
 
 
 class TestX86:
@@ -132,6 +211,39 @@ class TestAarch64:
         lines = disassemble(self.code.pending(FUNCTIONS, RAN), "aarch64")
         assert loaded_by_movk(lines) == [FUNCTIONS["PyRun_SimpleString"], RAN]
         assert lines[-3:] == ["mov x0, #0", "ldp x29, x30, [sp], #0x10", "ret"]
+
+    @pytest.mark.parametrize("kind", ["entry", "thread", "pending"])
+    def test_a_stub_keeps_what_belongs_to_its_caller(self, kind: str) -> None:
+        code = {
+            "entry": self.code.entry(FUNCTIONS["pthread_create"], DONE),
+            "thread": self.code.thread(FUNCTIONS, RAN),
+            "pending": self.code.pending(FUNCTIONS, RAN),
+        }[kind]
+        before = {f"x{i}": 0x1000 + i for i in range(31)} | {"sp": 0x7000_0000}
+        machine = Arm64(before)
+        machine.run(code)
+        kept = [f"x{i}" for i in range(19, 31)] + ["sp"]
+        assert {name: machine.registers[name] for name in kept} == {name: before[name] for name in kept}
+        assert machine.lowest >= 0x7000_0000 - 32
+        functions, arguments = zip(*machine.calls)
+        if kind == "entry":
+            # What the borrowed thread brings goes to the function as it is; result first, then the mark.
+            assert functions == (FUNCTIONS["pthread_create"],)
+            assert arguments[0][:8] == tuple(before[f"x{i}"] for i in range(8))
+            assert machine.stores == [(DONE, 0xBEE0), (DONE + 4, 1)]
+        elif kind == "thread":
+            assert functions == tuple(FUNCTIONS[name] for name in THREAD_ORDER)
+            # detach(self), Ensure(), Run(text), Release(state)
+            assert [one[0] for one in (arguments[1], arguments[3], arguments[4])] == [
+                0xBEE0, before["x0"], 0xBEE2,
+            ]  # fmt: skip
+            assert machine.stores == [(RAN, 1)]
+        else:
+            assert functions == (FUNCTIONS["PyRun_SimpleString"],)
+            assert arguments[0][0] == before["x0"]
+            assert machine.stores == [(RAN, 1)]
+        if kind != "entry":
+            assert machine.registers["x0"] == 0
 
     def test_gadgets_are_what_they_are_called(self) -> None:
         arch = frames_aarch64.Aarch64()

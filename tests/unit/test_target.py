@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import os
+import re
 import select
 import signal
 import subprocess
@@ -153,7 +154,7 @@ GOOD = Facts(
     pid=41233, title="train.py", own_pid=999, own_uid=1000, own_arch="x86_64", own_caps=0, visible=True,
     kernel_thread=False, python="3.11", arch="x86_64", uids=(1000, 1000, 1000), tracer_pid=0, tracer_name="",
     state="S", attach_errno=None, yama=None, descendant=False, caps=0, same_userns=True, dumpable=True,
-    shadow_stack=False,
+    shadow_stack=False, musl=False,
 )  # fmt: skip
 DENIED = {"attach_errno": errno.EPERM}
 ALL_CAPS = (1 << 41) - 1
@@ -167,8 +168,15 @@ CASES: list[tuple[str, dict[str, object], str]] = [
     ("python_too_old", {"python": "3.7"}, "3.7"),
     ("free_threaded", {"python": "3.13t"}, "free-threaded"),
     ("arch_differs", {"arch": "aarch64"}, "aarch64"),
+    ("not_64bit", {"arch": "i386"}, "32-bit code (i386)"),
+    ("not_64bit", {"arch": "arm", "own_arch": "aarch64"}, "ascend-tui run -- CMD"),
+    ("musl", {"musl": True}, "musl"),
+    ("musl", {"musl": True, "python": "3.14"}, "glibc"),
     ("other_user", {"uids": (1001, 1001, 1001), **DENIED}, "sudo -u '#1001' ascend-tui attach 41233"),
     ("other_user", {"uids": (0, 0, 0), "visible": False, "python": None, **DENIED}, "user id 0"),
+    ("other_user", {"own_uid": 0, "own_caps": DOCKER_CAPS, **DENIED}, "setpriv --reuid 1000"),
+    ("other_user", {"uids": (1, 1, 1), "own_caps": CAP_SYS_PTRACE, **DENIED}, "sudo -u '#1'"),
+    ("arch_differs", {"arch": "riscv64"}, "ascend-tui run"),
     ("traced", {"tracer_pid": 77, "tracer_name": "gdb"}, "process 77 (gdb)"),
     ("zombie", {"state": "Z", "visible": False, "python": None}, "already ended"),
     ("stopped", {"state": "T"}, "kill -CONT 41233"),
@@ -214,6 +222,7 @@ class TestDecision:
             {"own_uid": 0, "uids": (0, 0, 0), "own_caps": DOCKER_CAPS, "caps": DOCKER_CAPS},
             {"same_userns": False, "own_caps": ALL_CAPS},
             {"arch": None},
+            {"shadow_stack": True, "python": "3.14"},  # has a way in that borrows no thread
         ],
     )
     def test_what_the_kernel_allows_is_not_refused(self, changes: dict[str, object]) -> None:
@@ -222,12 +231,13 @@ class TestDecision:
     def test_the_order_is_fixed(self) -> None:
         everything: dict[str, object] = {
             "python": None, "arch": "aarch64", "uids": (1, 1, 1), "tracer_pid": 5, "state": "T", "yama": 1,
-            "caps": ALL_CAPS, "same_userns": False, "dumpable": False, "shadow_stack": True, **DENIED,
+            "caps": ALL_CAPS, "same_userns": False, "dumpable": False, "shadow_stack": True, "musl": True,
+            **DENIED,
         }  # fmt: skip
         cures: list[dict[str, object]] = [
-            {"python": "3.11"}, {"arch": "x86_64"}, {"uids": GOOD.uids}, {"tracer_pid": 0}, {"state": "S"},
-            {"yama": 0}, {"same_userns": None}, {"caps": 0, "same_userns": False}, {"same_userns": True},
-            {"dumpable": True}, {"attach_errno": None}, {"shadow_stack": False},
+            {"python": "3.11"}, {"arch": "x86_64"}, {"musl": False}, {"uids": GOOD.uids}, {"tracer_pid": 0},
+            {"state": "S"}, {"yama": 0}, {"same_userns": None}, {"caps": 0, "same_userns": False},
+            {"same_userns": True}, {"dumpable": True}, {"attach_errno": None}, {"shadow_stack": False},
         ]  # fmt: skip
         seen = []
         for cure in [{}, *cures]:
@@ -235,8 +245,9 @@ class TestDecision:
             refusal = decide(dataclasses.replace(GOOD, **everything))  # type: ignore[arg-type]
             seen.append(refusal.code if refusal else "none")
         assert seen == [
-            "not_python", "arch_differs", "other_user", "traced", "stopped", "yama_1", "user_namespace",
-            "capabilities", "user_namespace", "not_dumpable", "denied", "shadow_stack", "none",
+            "not_python", "arch_differs", "musl", "other_user", "traced", "stopped", "yama_1",
+            "user_namespace", "capabilities", "user_namespace", "not_dumpable", "denied", "shadow_stack",
+            "none",
         ]  # fmt: skip
 
     def test_a_refusal_stays_translatable(self) -> None:
@@ -342,8 +353,9 @@ def drop_effective_capabilities() -> None:
 class TestSocketPath:
     def test_same_namespace(self, sleeper: subprocess.Popen[bytes]) -> None:
         target = read_target(sleeper.pid)
-        inside = f"/tmp/ascend-tui-{os.getuid()}/{sleeper.pid}.sock"
-        assert socket_path_inside(target) == inside
+        inside = socket_path_inside(target)
+        # In a container the number of its namespace is behind each of the two.
+        assert re.fullmatch(rf"/tmp/ascend-tui-{os.getuid()}(-\d+)?/{sleeper.pid}(-\d+)?\.sock", inside)
         assert socket_path(target) == Path(inside)
 
     def test_other_mount_pid_and_user_namespaces(self) -> None:
@@ -359,8 +371,8 @@ class TestSocketPath:
             path, inside = socket_path(target), socket_path_inside(target)
             os.kill(target.id.pid, signal.SIGKILL)
         assert target.ns_pid == 1
-        assert inside == "/tmp/ascend-tui-0/1.sock"
-        assert path == Path(f"/proc/{target.id.pid}/root/tmp/ascend-tui-0/1.sock")
+        assert re.fullmatch(r"/tmp/ascend-tui-0-\d+/1-\d+\.sock", inside)
+        assert path == Path(f"/proc/{target.id.pid}/root{inside}")
         assert len(str(path)) < 108
 
     def test_uid_maps(self) -> None:

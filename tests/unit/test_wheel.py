@@ -17,7 +17,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 SETUPTOOLS = 77
-SHIPPED = ("ascend_tui", "plugins", "pyproject.toml", "README.md", "LICENSE")
+SHIPPED = ("ascend_tui", "plugins", "pyproject.toml", "setup.py", "ascend_tui.pth", "README.md", "LICENSE")
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -81,7 +81,7 @@ def test_the_wheel_holds_all_and_only_what_belongs(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     tops = {name.partition("/")[0] for name in names}
     info = next(top for top in tops if top.endswith(".dist-info"))
-    assert tops == {"ascend_tui", "ascend_tui_plugins", info}
+    assert tops == {"ascend_tui", "ascend_tui_plugins", "ascend_tui.pth", info}
     for folder, package in (("ascend_tui", "ascend_tui"), ("plugins", "ascend_tui_plugins")):
         for path in (ROOT / folder).rglob("*"):
             wanted = path.suffix in (".py", ".tcss", ".mo") or path.name == "PROTOCOL.md"
@@ -143,3 +143,32 @@ def test_the_command_answers(site: Path, option: str) -> None:
         from ascend_tui import __version__
 
         assert __version__ in printed
+
+
+def test_a_variable_starts_the_shim_and_without_it_nothing_is_added(site: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import sys, time\n"
+        "end = time.monotonic() + float(sys.argv[1])\n"
+        "while '_ascend_tui_shim.shim.agent' not in sys.modules and time.monotonic() < end:\n"
+        "    time.sleep(0.01)\n"
+        "print(*sorted(sys.modules))\n"
+    )
+
+    def modules(seconds: float, **more: str) -> set[str]:
+        env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "ASCEND"))}
+        command = [str(site), str(program), str(seconds)]
+        done = subprocess.run(
+            command, env={**env, **more}, capture_output=True, text=True, timeout=60, check=True
+        )
+        assert done.stderr == ""
+        return set(done.stdout.split())
+
+    plain = modules(0)
+    for value in ("", "0"):
+        assert modules(0, ASCEND_TUI=value) == plain
+    assert not [name for name in plain if "ascend" in name]
+    with_shim = modules(20, ASCEND_TUI="1")
+    assert "_ascend_tui_shim.shim.agent" in with_shim
+    # The package itself does not stay imported: the training is not to meet it.
+    assert not [name for name in with_shim if name.partition(".")[0] == "ascend_tui"]

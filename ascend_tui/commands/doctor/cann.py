@@ -76,7 +76,7 @@ def _advice(subject: Subject, missing: Mapping[str, str] | None = None) -> str:
     """Name the file to source, where it lies when it is there."""
     if missing and all(name.startswith(DRIVER) for name in missing):
         return "install the Ascend driver; in a container mount /usr/local/Ascend/driver from the host"
-    present = (one for one in map(os.path.expanduser, SET_ENV) if subject.seen(one).exists())
+    present = (one for one in map(os.path.expanduser, SET_ENV) if os.path.exists(subject.seen(one)))
     return f"source {next(present, '<cann>/set_env.sh')} in the shell that starts the training"
 
 
@@ -94,7 +94,7 @@ def _folder(subject: Subject, environ: Mapping[str, str]) -> Iterator[Check]:
     places = {"ASCEND_HOME_PATH": home, "ASCEND_OPP_PATH": environ.get("ASCEND_OPP_PATH")}
     places |= {f"ASCEND_HOME_PATH/{name}": f"{home}/{name}" for name in ("runtime", "compiler")}
     for name, path in places.items():
-        if path is None or not subject.seen(path).exists():
+        if path is None or not os.path.exists(subject.seen(path)):
             found = f"{name} is not set" if path is None else f"{name} is {path}, which does not exist"
             yield Check("CANN folder", "error", f"{found}: `import torch_npu` fails", _advice(subject))
             return

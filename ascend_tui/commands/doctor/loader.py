@@ -58,7 +58,7 @@ class Loader:
     ) -> str | None:
         """Return the first file of this name, of the right machine, or None."""
         if "/" in name:
-            return name if self._seen(name).exists() else None
+            return name if os.path.exists(self._seen(name)) else None
         for path in self._candidates(name, links or Links(), origin):
             # The loader passes over a library of another machine and goes on.
             inner = self._read(path)

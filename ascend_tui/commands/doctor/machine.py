@@ -9,19 +9,13 @@ import shutil
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import ascend_tui
-from ascend_tui.commands.doctor.check import START_WITH_US, Check, Level
+from ascend_tui.commands.doctor.check import START_WITH_US, Check
+from ascend_tui.commands.doctor.lodging import own_lodging, room
+from ascend_tui.commands.doctor.rights import own_rights
 from ascend_tui.plugin import load_all
-
-YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-YAMA_MEANS = {
-    "0": "any process of yours can be attached to",
-    "1": f"only children, or a process that allows it; as root all. Or {START_WITH_US}",
-    "2": f"only with CAP_SYS_PTRACE (root). Or {START_WITH_US}",
-    "3": f"nobody can attach until a reboot; {START_WITH_US}",
-}
+from ascend_tui.target import read_target
 
 
 def machine() -> Iterator[Check]:
@@ -29,11 +23,10 @@ def machine() -> Iterator[Check]:
     yield Check("system", "ok", f"{platform.system()} {platform.release()} {platform.machine()}")
     if platform.machine() not in ("x86_64", "aarch64"):
         yield Check("attach", "error", "no injector for this architecture", START_WITH_US)
-    yield _ptrace()
-    writable = os.access("/tmp", os.W_OK | os.X_OK)
-    yield Check(
-        "/tmp", "ok" if writable else "error", "writable" if writable else "the socket cannot be put there"
-    )
+    yield from own_rights()
+    yield from own_lodging()
+    yield room(read_target(os.getpid()))
+    yield _helpers()
     encoding = locale.getpreferredencoding(False)
     braille = "utf" in encoding.lower()
     advice = "" if braille else "curves are drawn in ASCII; set LANG=C.UTF-8 for finer ones"
@@ -50,13 +43,13 @@ def machine() -> Iterator[Check]:
     yield from _packages()
 
 
-def _ptrace() -> Check:
-    try:
-        scope = YAMA.read_text().strip()
-    except OSError:
-        return Check("ptrace", "ok", "no Yama in this kernel: any process of yours can be attached to")
-    level: Level = "ok" if scope == "0" or (os.geteuid() == 0 and scope != "3") else "warning"
-    return Check("ptrace", level, f"ptrace_scope {scope}", YAMA_MEANS.get(scope, ""))
+def _helpers() -> Check:
+    """Name what helps where no shim can: py-spy and gdb read a process that holds its interpreter."""
+    beside = os.path.dirname(sys.executable)
+    here = {one: shutil.which(one) or shutil.which(one, path=beside) for one in ("py-spy", "gdb")}
+    found = ", ".join(f"{one} {'is' if path else 'is not'} here" for one, path in here.items())
+    advice = "" if here["py-spy"] else "for the stacks of a process that answers nothing: pip install py-spy"
+    return Check("helpers", "ok", found, advice)
 
 
 def _packages() -> Iterator[Check]:

@@ -57,7 +57,8 @@ class Subject:
         beside its torch."""
         if not os.path.exists(f"/proc/{pid}"):
             return None
-        loaded = read_libraries(pid)
+        mapped = read_libraries(pid)
+        loaded = None if mapped is None else tuple(Path(paths.named_inside(pid, str(one))) for one in mapped)
         torch = next((_package_of(one) for one in loaded or () if one.name in _TORCH), None)
         torch_npu = next((_package_of(one) for one in loaded or () if one.name == _NPU), None)
         if torch_npu is None and torch is not None:
@@ -94,7 +95,8 @@ def _found(folder: Path | None, pid: int | None = None) -> Package | None:
     if folder is None:
         return None
     here = folder if pid is None else paths.seen_from_here(pid, str(folder))
-    if not here.is_dir():
+    # Not Path.is_dir(): before Python 3.14 it raises where this user may not look.
+    if not os.path.isdir(here):
         return None
     versions = [one.version for one in metadata.distributions(name=folder.name, path=[str(here.parent)])]
     return Package(versions[0] if versions else "", folder)
