@@ -27,7 +27,7 @@ from ascend_tui.widgets.desk import Desk
 from ascend_tui.widgets.help import HelpScreen
 from ascend_tui.widgets.key_line import KeyLine
 from ascend_tui.widgets.pane import pane_of
-from ascend_tui.widgets.status import StatusLine
+from ascend_tui.widgets.status import StatusLine, how_attached
 
 TICKS_S = (2.0, 1.0, 0.5, 0.25)
 THEMES = ("textual-dark", "textual-light", "ansi-dark", "ansi-light", "nord", "gruvbox", "solarized-light")
@@ -123,6 +123,8 @@ class MonitorApp(App[None]):
 
     def on_frame_arrived(self, message: FrameArrived) -> None:
         """Draw one tick, or count it while frozen; that the target is gone is said even then."""
+        for status in self.shown.came_in(message.frame):
+            self.say(how_attached(status))
         if self.shown.arrive(message.frame, self.clock()):
             self.draw()
         elif self.shown.behind is not None:
@@ -183,6 +185,15 @@ class MonitorApp(App[None]):
     def action_zoom(self) -> None:
         """Let the chosen pane fill the screen, or give the others their room back."""
         self.desk.zoom()
+
+    def action_unzoom(self) -> None:
+        """See all panes again."""
+        self.desk.back()
+
+    def action_scroll(self, by: int, pages: bool = False) -> None:
+        """Scroll the chosen pane."""
+        if self.desk.chosen:
+            self.desk.chosen.scroll_lines(by, pages)
 
     def action_freeze(self) -> None:
         """Hold what is shown, or catch up."""

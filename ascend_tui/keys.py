@@ -18,7 +18,10 @@ PANES = 9
 
 @frozen
 class Key:
-    """One key: `id` is what a keymap remaps, `short` stands in the footer where it is not empty."""
+    """One key: `id` is what a keymap remaps, `short` stands in the footer where it is not empty.
+
+    One without a title is told of by the key before it.
+    """
 
     id: str
     key: str
@@ -30,6 +33,17 @@ class Key:
 
 KEYS = (
     Key("zoom", "z", "zoom", title="fill the screen with this pane, and back", short="zoom"),
+    Key("unzoom", "escape", "unzoom", title="back from one pane to all", shown_as="esc"),
+    Key(
+        "scroll.up",
+        "up",
+        "scroll(-1)",
+        title="scroll this pane by a line or a page",
+        shown_as="↑ ↓ pgup pgdn",
+    ),
+    Key("scroll.down", "down", "scroll(1)", title=""),
+    Key("page.up", "pageup", "scroll(-1, True)", title=""),
+    Key("page.down", "pagedown", "scroll(1, True)", title=""),
     Key("freeze", "space", "freeze", title="freeze what is shown; collecting goes on", short="freeze"),
     Key("mark", "m", "mark", title="mark this moment on every time axis", short="mark"),
     Key("alert.next", "n", "alert(1)", title="next alert", short="alert"),
@@ -114,7 +128,7 @@ class KeyBook:
         """Return every key of the table that does something, with how it is written."""
         active = self.app.screen_stack[0].active_bindings.values()
         written = {one.binding.id: self.app.get_key_display(one.binding) for one in active}
-        return [(key, written[key.id]) for key in KEYS if key.id in written]
+        return [(key, written[key.id]) for key in KEYS if key.title and key.id in written]
 
     def hints(self) -> list[Hint]:
         """Return the footer's entries, in its order."""

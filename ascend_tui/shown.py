@@ -22,6 +22,7 @@ class Shown:
         self._told = 0
         self._target = 0
         self._heard = 0.0
+        self._on_their_way: set[TargetId] = set()
 
     def listen(self, now: float) -> None:
         """Begin to wait for frames; times are of a monotonic clock."""
@@ -37,6 +38,13 @@ class Shown:
         self.newest, self._heard = frame, now
         self._waiting += self.frozen
         return not self.frozen
+
+    def came_in(self, frame: Frame) -> list[TargetStatus]:
+        """Return the targets that were being attached to in a frame before, and are attached in this one."""
+        states = [one.status for one in frame.targets]
+        found = [one for one in states if one.method and one.id in self._on_their_way]
+        self._on_their_way = {one.id for one in states if one.state == "attaching"}
+        return found
 
     @property
     def frozen(self) -> bool:

@@ -9,10 +9,16 @@ from __future__ import annotations
 import argparse
 import ctypes
 import importlib.util
+import itertools
 import json
 import os
 import random
+import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import nn
@@ -23,6 +29,9 @@ WIDTH = 128
 HEADS = 4
 LAYERS = 4
 BATCH = 8
+# Of the fault `hang`: how long reading a batch takes, and how many there are until it hangs.
+READING_S = 0.15
+BATCHES_PER_EPOCH = 30
 WORDS = ("the", "model", "learns", "a", "little", "with", "every", "step", "and", "loss", "goes", "down")
 
 
@@ -79,6 +88,53 @@ def write_text(characters: int, seed: int = 0) -> str:
     return " ".join(words)
 
 
+def cut_batch(data: torch.Tensor) -> torch.Tensor:
+    """Return rows of the text from random places."""
+    starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
+    return torch.stack([data[start : start + CONTEXT + 1] for start in starts])
+
+
+class ReadAhead:
+    """Batches that a thread reads ahead of the training, until the two wait for each other.
+
+    The fault is one of real data loaders: before it shuffles, the thread waits until all batches are
+    taken, and holds the lock that whoever takes one needs.
+    """
+
+    def __init__(self, data: torch.Tensor) -> None:
+        self.data = data
+        self.lock = threading.Lock()
+        self.ready: list[torch.Tensor] = []
+        self.filled = threading.Semaphore(0)
+        self.all_taken = threading.Event()
+        threading.Thread(target=self.read_ahead, name="batch-reader", daemon=True).start()
+
+    def next_batch(self) -> torch.Tensor:
+        """Return the next batch; on the training's thread."""
+        self.filled.acquire()
+        with self.lock:
+            batch = self.ready.pop(0)
+            if not self.ready:
+                self.all_taken.set()
+        return batch
+
+    def read_ahead(self) -> None:
+        """Read batch after batch; on the reader's thread."""
+        for number in itertools.count(1):
+            time.sleep(READING_S)
+            batch = cut_batch(self.data)
+            with self.lock:
+                self.ready.append(batch)
+                self.all_taken.clear()
+                self.filled.release()
+                if number % BATCHES_PER_EPOCH == 0:
+                    self.wait_until_all_taken()
+
+    def wait_until_all_taken(self) -> None:
+        """Wait for the training, to shuffle for the next epoch."""
+        self.all_taken.wait()
+
+
 def load_npu() -> str:
     """Load torch_npu where it is installed; return why there is no NPU in spite of it, else nothing.
 
@@ -113,10 +169,16 @@ def let_parent_trace() -> None:
     ctypes.CDLL(None).prctl(pr_set_ptracer, any_process, 0, 0, 0)
 
 
+def end_with_parent() -> None:
+    """Have the kernel end this process with its parent: a hung one cannot look for it any more."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, int(signal.SIGKILL), 0, 0, 0)
+
+
 def main() -> int:
     """Train until the parent is gone."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", choices=("none", "leak"), default="none")
+    parser.add_argument("--fault", choices=("none", "leak", "hang"), default="none")
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--no-npu", default="", metavar="WHY", help="leave torch_npu alone")
     options = parser.parse_args()
@@ -131,11 +193,14 @@ def main() -> int:
     model = Gpt(len(letters)).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
     kept: list[torch.Tensor] = []
+    next_batch: Callable[[], torch.Tensor] = partial(cut_batch, data)
+    if options.fault == "hang":
+        end_with_parent()
+        next_batch = ReadAhead(data).next_batch
     parent = os.getppid()
     step = 0
     while os.getppid() == parent and (not options.steps or step < options.steps):
-        starts = torch.randint(len(data) - CONTEXT - 1, (BATCH,)).tolist()
-        batch = torch.stack([data[start : start + CONTEXT + 1] for start in starts]).to(device)
+        batch = next_batch().to(device)
         logits = model(batch[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)

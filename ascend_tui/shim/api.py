@@ -6,8 +6,10 @@ A probe is source text with a function `setup(api)`.
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from .governor import median
 from .hooks import Hook
 
 if TYPE_CHECKING:
@@ -101,6 +103,18 @@ class Api:
     def step(self) -> int:
         """The number of step attempts since the attach."""
         return int(self._probes.steps.step)
+
+    @property
+    def since_step_s(self) -> Optional[float]:
+        """The seconds since a step last ended, None while none has since the attach."""
+        ended_ns = self._probes.steps.last_boundary_ns
+        return (time.perf_counter_ns() - ended_ns) / 1e9 if ended_ns else None
+
+    @property
+    def step_s(self) -> Optional[float]:
+        """The median time of the last steps, None while there are no two."""
+        durations = [float(one[0]) for one in list(self._probes.steps.durations)[-50:]]
+        return median(durations) / 1e9 if durations else None
 
     def on_step(self, call: Callable[[int], Any], every: bool = False) -> None:
         """Call `call(step)` on the training thread right after a step ended.

@@ -10,10 +10,12 @@ from textual.containers import VerticalScroll
 from textual.screen import ModalScreen
 
 from ascend_tui.frame import TargetStatus
-from ascend_tui.text import clean, count, msgid, say, tr, width
+from ascend_tui.text import clean, count, fold, msgid, say, say_reason, tr, width
 from ascend_tui.widgets.quiet import Line
 from ascend_tui.widgets.quiet_line import QuietLine
 
+_NAME, _VALUE = 16, 56
+"""Columns of a name, and of what stands beside it."""
 _SIGNS = (
     ("● ○", msgid("live · waiting")),
     ("✕ ‖", msgid("gone · frozen, with the number of ticks that wait")),
@@ -58,7 +60,10 @@ class HelpScreen(ModalScreen[None]):
         found += ["", [(tr("Signs"), "bold")]]
         found += [_row(sign, tr(meaning)) for sign, meaning in _SIGNS]
         if self._status is not None:
-            found += ["", [(tr("This target"), "bold")], *(_row(*row) for row in about(self._status))]
+            found += ["", [(tr("This target"), "bold")]]
+            for name, value in about(self._status):
+                first, *more = fold(clean(value), _VALUE)
+                found += [_row(name, first), *(_row("", one) for one in more)]
         return found
 
 
@@ -71,6 +76,8 @@ def about(status: TargetStatus) -> list[tuple[str, str]]:
         ("torch", status.torch),
         ("torch_npu", status.torch_npu),
         (tr("attached by"), status.method),
+        (tr("because"), say_reason(status.method_reason)),
+        (tr("stopped for"), "" if status.stop_ms is None else f"{status.stop_ms:.1f} ms"),
         (tr("skipped steps"), count(status.skipped) if status.skipped else ""),
         (tr("records dropped"), count(status.dropped) if status.dropped else ""),
     ]
@@ -79,4 +86,4 @@ def about(status: TargetStatus) -> list[tuple[str, str]]:
 
 
 def _row(key: str, text: str) -> Line:
-    return [(key + " " * max(1, 16 - width(key)), "key"), (clean(text), "")]
+    return [(key + " " * max(1, _NAME - width(key)), "key"), (clean(text), "")]

@@ -6,7 +6,7 @@ not the plugin's: waiting, degraded, failed, disconnected, frozen, and which com
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from textual import events
@@ -51,6 +51,8 @@ class Pane(Vertical, can_focus=True):
         self.view = View()
         self.snapshot: Any = None
         self.zoomed = False
+        self.is_called_up = False
+        """The desk shows it alone by itself, and takes that back when the reason is gone."""
         self._notice = QuietLine(classes="notice")
         self._title = ""
         self._fault = ""
@@ -72,8 +74,22 @@ class Pane(Vertical, can_focus=True):
         """Return the words at the right of the title: how the plugin looks right now."""
         return ""
 
+    def rests(self, snapshot: Any) -> bool:
+        """Tell whether one line says all there is to say; such a pane has no room of its own until chosen.
+
+        `snapshot` is None while there is none.
+        """
+        return False
+
+    def is_urgent(self, snapshot: Any) -> bool:
+        """Tell whether this is the first thing to be seen: the desk then shows it alone, once."""
+        return False
+
     def move_cursor(self, by: int) -> None:
         """Step the cursor in time, if the pane has one."""
+
+    def scroll_lines(self, by: int, pages: bool = False) -> None:
+        """Go up or down by so many lines or pages, if the pane has more than it can show."""
 
     def go_to(self, step: int | None) -> None:
         """Bring the moment of `step` into sight, if the pane has a time axis; None is live."""
@@ -118,6 +134,15 @@ class Pane(Vertical, can_focus=True):
         """Tell whether there is a snapshot that the plugin's own `draw` understands."""
         return self.snapshot is not None and not isinstance(self.snapshot, Failed)
 
+    def ask(self, question: Callable[[Any], bool], of_none: bool = False) -> bool:
+        """Return what `rests` or `is_urgent` says of the last snapshot; a plugin's slip there is a no."""
+        if not self.has_data and not of_none:
+            return False
+        try:
+            return question(self.snapshot if self.has_data else None)
+        except Exception:  # noqa: BLE001  the same slip shows as a fault when the pane is drawn
+            return False
+
     def one_line(self) -> str:
         """Return digit, title and summary."""
         text = self.notice()
@@ -144,6 +169,10 @@ class Pane(Vertical, can_focus=True):
             return tr("degraded: {reason}", reason=words)
         if status.state == "live" and state == "waiting":
             return words or tr("waiting for data")
+        if status.state == "passive" and state in (None, "waiting"):
+            return tr("needs the shim, and nothing is put into this process (--passive)")
+        if status.state == "waiting" and self.ask(self.is_urgent):
+            return ""
         if status.state in ("attaching", "waiting", "refused") or self.snapshot is None:
             return state_words(status) if status.state != "live" else tr("waiting for data")
         return ""
@@ -166,7 +195,7 @@ class Pane(Vertical, can_focus=True):
             self._notice.say([(text, "warn" if bad and status is not None else "dim")])
 
     def _mode_words(self) -> list[str]:
-        words = []
+        words = [tr("Esc: back")] if self.is_called_up else []
         status = self.view.status
         if self.view.frozen:
             words.append(f"‖ {tr('frozen')}")

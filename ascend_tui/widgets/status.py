@@ -9,16 +9,25 @@ from textual.containers import Horizontal
 
 from ascend_tui.frame import Cost, TargetStatus
 from ascend_tui.frozen import frozen
-from ascend_tui.text import clean, count, duration, fit, msgid, say, share, tr, width
+from ascend_tui.text import clean, count, duration, fit, msgid, say, say_reason, share, tr, width
 from ascend_tui.widgets.quiet import Span
 from ascend_tui.widgets.quiet_line import QuietLine
 
 _GAP = "  "
-_PULSE = {"live": "●", "attaching": "○", "waiting": "○", "disconnected": "✕", "exited": "✕", "refused": "✕"}
+_PULSE = {
+    "live": "●",
+    "passive": "●",
+    "attaching": "○",
+    "waiting": "○",
+    "disconnected": "✕",
+    "exited": "✕",
+    "refused": "✕",
+}
 _WORDS = {
     "attaching": msgid("attaching"),
     "waiting": msgid("waiting for the first step"),
     "live": msgid("live"),
+    "passive": msgid("passive"),
     "disconnected": msgid("disconnected"),
     "exited": msgid("target exited"),
     "refused": msgid("refused"),
@@ -107,6 +116,19 @@ def pulse(
 def _age(seconds: float) -> str:
     # One decimal and no milliseconds: this text changes with every tick.
     return f"{seconds:.1f} s" if seconds < 100 else duration(seconds)
+
+
+def how_attached(status: TargetStatus) -> str:
+    """Say by which layer a shim got in, and what it cost the training."""
+    if status.stop_ms is None:
+        return tr("{pid} attached by {method}", pid=status.id.pid, method=status.method)
+    return tr(
+        "{pid} attached by {method}, one thread stopped for {ms} ms: {reason}",
+        pid=status.id.pid,
+        method=status.method,
+        ms=f"{status.stop_ms:.1f}",
+        reason=say_reason(status.method_reason),
+    )
 
 
 def own_cost(cost: Cost) -> str:

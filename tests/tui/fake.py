@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ascend_tui_plugins.memory.snapshot import MemorySnapshot, MemoryValues, Verdict
+from ascend_tui_plugins.stacks.snapshot import NativeThreads, StackFrame, StacksSnapshot, ThreadStack
 
 from ascend_tui.controls import Done, Outcome
 from ascend_tui.frame import Cost, Failed, Frame, TargetFrame, TargetStatus
@@ -157,6 +158,56 @@ class Story:
         return Frame(START + self.tick, (target,))
 
 
+def moving() -> StacksSnapshot:
+    """Return the stacks of a training that steps: none."""
+    return StacksSnapshot("live", "moving", since_step_s=0.3, since_attach_s=60.0, step_s=0.8)
+
+
+def still(since_s: float | None = 42.0, workers: int = 7) -> StacksSnapshot:
+    """Return the stacks of a training whose loader delivers nothing, with the threads of a pool."""
+    python, torch = "/usr/lib/python3.11/", "/opt/venv/lib/python3.11/site-packages/torch/utils/data/"
+    start = (
+        StackFrame("Thread.run", python + "threading.py", 982),
+        StackFrame("Thread._bootstrap_inner", python + "threading.py", 1045),
+        StackFrame("Thread._bootstrap", python + "threading.py", 1002),
+    )
+    main = (
+        StackFrame("_PollLikeSelector.select", python + "selectors.py", 415),
+        StackFrame("Connection._poll", python + "multiprocessing/connection.py", 440),
+        StackFrame("Queue.get", python + "multiprocessing/queues.py", 113),
+        StackFrame("_MultiProcessingDataLoaderIter._try_get_data", torch + "dataloader.py", 1291),
+        StackFrame("_BaseDataLoaderIter.__next__", torch + "dataloader.py", 725),
+        StackFrame("Trainer.train_epoch", "/home/me/long/path/to/a/project/src/trainer.py", 212),
+        StackFrame("main", "/home/me/long/path/to/a/project/train.py", 88),
+        StackFrame("<module>", "/home/me/long/path/to/a/project/train.py", 120),
+    )
+    waits = (StackFrame("Condition.wait", python + "threading.py", 327),)
+    feeds = (StackFrame("Queue._feed", python + "multiprocessing/queues.py", 231),)
+    pool = (StackFrame("_worker", python + "concurrent/futures/thread.py", 81),)
+    threads = [ThreadStack("MainThread", 41233, True, False, main, does="poll", cpu_share=0.0, called="poll")]
+    threads += [
+        ThreadStack("QueueFeederThread", 41300 + n, False, True, waits + feeds + start, does="lock")
+        for n in range(2)
+    ]
+    threads += [
+        ThreadStack(f"pool-0_{n}\x1b[31m", 41310 + n, False, True, pool + start, does="lock")
+        for n in range(workers)
+    ]
+    return StacksSnapshot(
+        "live",
+        "still",
+        since_step_s=since_s,
+        since_attach_s=63.0,
+        step_s=0.812,
+        still_s=40.0,
+        doing=Message.of("main waits for the data loader, in {place}", place="train_epoch (trainer.py:212)"),
+        cause=Message("likely its workers deliver nothing: they wait themselves, or have ended"),
+        threads=tuple(threads),
+        native_threads=(NativeThreads("pt_autograd_0", 2), NativeThreads("python3.11", 14)),
+        reading_us=640.0,
+    )
+
+
 def alert(step: int = 18401, plugin: str = "memory") -> Alert:
     """Return one alert."""
     return Alert(
@@ -171,6 +222,10 @@ COMMANDS = (
 MEMORY = Loaded(
     "memory",
     Plugin("memory", "Memory", "", "ascend_tui_plugins.memory.pane:MemoryPane", commands=COMMANDS, order=10),
+)
+STACKS = Loaded(
+    "stacks",
+    Plugin("stacks", "Stacks", "", "ascend_tui_plugins.stacks.pane:StacksPane", order=90),
 )
 BROKEN = Loaded("broken", failed="ImportError: no module named 'gone'")
 PLAIN = [

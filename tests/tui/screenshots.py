@@ -9,6 +9,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from ascend_tui.app import MonitorApp
@@ -29,11 +30,12 @@ SHOTS = (
     ("help-120x40", (120, 40), "?", "en"),
     ("live-120x40-zh", (120, 40), "", "zh_CN"),
 )
+HANGS = (("hang-120x40", (120, 40), "", "en"), ("hang-80x24-zh", (80, 24), "", "zh_CN"))
 
 
-async def take(pid: int) -> None:
+async def take(pid: int, shots: Sequence[tuple[str, tuple[int, int], str, str]]) -> None:
     """Attach once per picture: each later one gets the past from the shim."""
-    for number, (name, size, keys, language) in enumerate(SHOTS):
+    for number, (name, size, keys, language) in enumerate(shots):
         session = Session(load_all(), name="screenshots")
         session.add(target_of(pid))
         app = MonitorApp(session, session.plugins, theme="textual-dark", language=language)
@@ -49,18 +51,19 @@ async def take(pid: int) -> None:
 
 
 def main() -> int:
-    """Start the training that leaks, and take all pictures of it."""
+    """Start the training that leaks and the one that hangs, and take all pictures of them."""
     FOLDER.mkdir(exist_ok=True)
-    command = [sys.executable, "-u", str(TRAINING), "--fault", "leak"]
     # As the demo does: where torch_npu is installed and CANN is not, `import torch` would fail.
     env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        child.stdout.readline()
-        try:
-            asyncio.run(take(child.pid))
-        finally:
-            child.kill()
+    for fault, shots in (("leak", SHOTS), ("hang", HANGS)):
+        command = [sys.executable, "-u", str(TRAINING), "--fault", fault]
+        with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as child:
+            assert child.stdout is not None
+            child.stdout.readline()
+            try:
+                asyncio.run(take(child.pid, shots))
+            finally:
+                child.kill()
     return 0
 
 

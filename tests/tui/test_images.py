@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from fake import MEMORY, PLAIN, Story
+from fake import MEMORY, PLAIN, STACKS, Story, moving, still
 
 from ascend_tui.app import MonitorApp
 from ascend_tui.plugin import Message
@@ -72,3 +72,32 @@ def test_chinese(snap_compare: Any, monitor: Any) -> None:
 def test_the_colours_of_the_terminal(snap_compare: Any, monitor: Any) -> None:
     app, before = showing(monitor, theme="ansi-dark")
     assert snap_compare(app, run_before=before, terminal_size=(80, 24))
+
+
+@pytest.mark.parametrize(
+    ("size", "language"),
+    [((120, 40), "en"), ((80, 24), "zh_CN")],
+    ids=lambda one: one if isinstance(one, str) else f"{one[0]}x{one[1]}",
+)
+def test_a_training_that_stands_still(snap_compare: Any, monitor: Any, size: Any, language: str) -> None:
+    app, controls = monitor(MEMORY, STACKS, language=language)
+    story = Story()
+    story.forward(300)
+
+    async def before(pilot: Any) -> None:
+        controls.deliver(story.frame(plugins={"memory": story.memory(), "stacks": still()}))
+        await pilot.pause()
+
+    assert snap_compare(app, run_before=before, terminal_size=size)
+
+
+def test_stacks_that_rest_are_one_line(snap_compare: Any, monitor: Any) -> None:
+    app, controls = monitor(MEMORY, STACKS)
+    story = Story()
+    story.forward(700)
+
+    async def before(pilot: Any) -> None:
+        controls.deliver(story.frame(plugins={"memory": story.memory(), "stacks": moving()}))
+        await pilot.pause()
+
+    assert snap_compare(app, run_before=before, terminal_size=(120, 40))

@@ -27,6 +27,14 @@ def test_clean_shows_what_it_took_away() -> None:
 
 
 @given(st.text(), st.integers(0, 30))
+def test_folded_lines_fit_and_lose_nothing(foreign: str, room: int) -> None:
+    known = text.clean(foreign)
+    lines = text.fold(known, max(room, 2))
+    assert all(text.width(line) <= max(room, 2) for line in lines)
+    assert "".join(lines).replace(" ", "") == known.replace(" ", "")
+
+
+@given(st.text(), st.integers(0, 30))
 def test_fit_never_takes_more_cells(foreign: str, room: int) -> None:
     assert text.width(text.fit(text.clean(foreign), room)) <= room
 
