@@ -6,13 +6,18 @@ VENV_FLAGS ?=
 DEMO ?= --fault leak
 # Two at once, however many cores there are: most of a test is a training that starts.
 TESTERS ?= 2
+CYCLES ?= 2000
+KILLS ?= 300
+# 0: as long as it takes.
+MINUTES ?= 0
+DEVICE ?= cpu
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 HAS_TORCH := $(BIN)/python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench screenshots clean
+.PHONY: help demo test bench soak proofs screenshots clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -30,6 +35,14 @@ test: $(VENV)/.test  ## format, lint, types, layers, tests: what has to pass bef
 
 bench: $(VENV)/.bench  ## measure what an attach costs a training, peers beside
 	$(BIN)/python -m bench
+
+soak: $(VENV)/.test  ## attach, kill, detach again and again: CYCLES KILLS MINUTES DEVICE=cpu|npu
+	$(BIN)/python -m soak --cycles $(CYCLES) --kills $(KILLS) --minutes $(MINUTES) --device $(DEVICE)
+
+proofs: $(VENV)/.test  ## print the table of versions, the matrix of states and the times of ranks
+	$(BIN)/python -m soak.versions
+	$(BIN)/python -m soak.states
+	$(BIN)/python -m soak.ranks
 
 screenshots: $(VENV)/.test  ## write screenshots/ anew from real runs
 	$(BIN)/python -m tests.tui.screenshots

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,17 +11,23 @@ from pathlib import Path
 import pytest
 from victims import RAN, Victim, until
 
-from ascend_tui.inject import area, helper, injector, memory, stage
+from ascend_tui.inject import area, choose, helper, inject, injector, memory, stage
 from ascend_tui.inject.errors import InjectError
-from ascend_tui.inject.request import Request
-from ascend_tui.target import preflight, read_target
+from ascend_tui.inject.request import Report, Request
+from ascend_tui.target import RefusedError, preflight, read_target
+from soak.killing import kill_helper, start_of_a_helper_s
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64", reason="only the x86_64 frames have run on hardware"
 )
 PAYLOAD = b"shared[6] += 1  # @AREA@"
 NEVER = 1 << 30
-ROUNDS = 3
+ROUNDS = int(os.environ.get("KILL_ROUNDS", "2"))
+"""More for a long run: KILL_ROUNDS=100."""
+MODES = ["thread", "pending", "main"]
+"""The last one is `pending` on a main thread wherever it is: in the middle of its computation."""
+RANDOM_KILLS = 8
+"""For each round and mode."""
 
 
 @pytest.fixture
@@ -57,6 +64,13 @@ def request(pid: int, method: str) -> Request:
     return Request(pid, target.id.start_ticks, target.python, method, PAYLOAD, 5.0)
 
 
+def perform(pid: int, mode: str) -> Report:
+    """Inject; to be called in a child, because `main` changes how a thread is chosen."""
+    if mode == "main":
+        choose._for_pending = lambda pid, *_: (choose.Candidate(pid, True, None),)
+    return helper.perform(request(pid, "pending" if mode == "main" else mode))
+
+
 def in_child(work: Callable[[], None]) -> int:
     """Run in a forked child; returns the wait status (exit status 9: it raised)."""
     child = os.fork()
@@ -74,12 +88,13 @@ def die_at(boundary: str) -> None:
     stage.hook = lambda name: os.kill(os.getpid(), signal.SIGKILL) if name == boundary else None
 
 
-def names_of_all(pid: int, method: str) -> list[str]:
+def names_of_all(pid: int, mode: str) -> list[str]:
     read_end, write_end = os.pipe()
 
     def work() -> None:
         stage.hook = boundaries = Boundaries(NEVER)
-        helper.perform(request(pid, method))
+        report = perform(pid, mode)
+        assert mode != "main" or (report.tid, report.is_main) == (pid, True)
         os.write(write_end, "\n".join(boundaries.names).encode())
 
     status = in_child(work)
@@ -90,27 +105,76 @@ def names_of_all(pid: int, method: str) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("method", ["thread", "pending"])
-def test_death_at_every_boundary_is_harmless(victim: Victim, method: str) -> None:
-    names = names_of_all(victim.pid, method)
+@pytest.mark.timeout(100 + 20 * ROUNDS)
+@pytest.mark.parametrize("mode", MODES)
+def test_death_at_every_boundary_is_harmless(victim: Victim, mode: str) -> None:
+    names = names_of_all(victim.pid, mode)
     assert len(names) > 20
     assert names.count("after SETREGSET") == 2
-    killed = 0
-    for at in [*range(len(names))] * ROUNDS:
+    killed = [0, 0]
+    for turn, at in [(turn, at) for turn in range(ROUNDS) for at in range(len(names))]:
 
-        def work(at: int = at) -> None:
+        def work(turn: int = turn, at: int = at) -> None:
             stage.hook = Boundaries(at)
-            helper.perform(request(victim.pid, method))
+            if turn % 2 == 0:
+                # The area of the one that died before is left alone: it would spare half of the boundaries.
+                injector.Injector._reusable = lambda self: None
+            perform(victim.pid, mode)
 
         status = in_child(work)
         # A retry or a lucky shortcut may pass fewer boundaries: then it must have ended well.
         assert os.WIFSIGNALED(status) or status == 0, f"at {at} ({names[at]}): {status}"
-        killed += os.WIFSIGNALED(status)
+        killed[turn % 2] += os.WIFSIGNALED(status)
         try:
             victim.check()
         except AssertionError as error:
             raise AssertionError(f"killed at {at} ({names[at]}): {error}") from error
-    assert killed > 20 * ROUNDS
+    print(f"{mode}: {sum(killed)} deaths at {len(names)} boundaries")
+    assert killed[0] > 0.8 * len(names) * ((ROUNDS + 1) // 2)
+    assert killed[1] > 10 * (ROUNDS // 2)
+
+
+@pytest.mark.timeout(100 + 20 * ROUNDS)
+@pytest.mark.parametrize("mode", ["thread", "pending"])
+def test_death_of_the_real_helper_at_a_random_instant_is_harmless(victim: Victim, mode: str) -> None:
+    seed = random.SystemRandom().randrange(1 << 30)
+    dice, target = random.Random(seed), read_target(victim.pid)
+    start_s, killed = start_of_a_helper_s(), 0
+    lived_s, done = kill_helper(lambda: inject(target, PAYLOAD.decode(), mode), 60.0)
+    assert lived_s is not None, done
+    lives_s = [lived_s]
+    for _ in range(RANDOM_KILLS * ROUNDS):
+        lived_s = sum(lives_s[-3:]) / len(lives_s[-3:])
+        delay_s = dice.uniform(min(start_s, 0.7 * lived_s), lived_s)
+        life_s, outcome = kill_helper(lambda: inject(target, PAYLOAD.decode(), mode), delay_s)
+        killed += life_s is None
+        # The machine may be busier or less busy than at first.
+        lives_s += [] if life_s is None else [life_s]
+        if life_s is None and isinstance(outcome, RefusedError):
+            assert outcome.refusal.code == "helper_failed"
+        elif isinstance(outcome, Exception):
+            raise outcome
+        try:
+            victim.check()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, killed after {delay_s * 1e3:.2f} ms: {error}") from error
+    print(f"{mode}: {killed} deaths at random instants")
+    assert killed > ROUNDS
+    inject(target, PAYLOAD.decode(), mode)
+
+
+def test_an_area_that_was_never_marked_is_used_again(victim: Victim) -> None:
+    # Mapped by the thread, and the injector dead before it could write a word there.
+    def work() -> None:
+        die_at("before write header")
+        helper.perform(request(victim.pid, "thread"))
+
+    assert os.WIFSIGNALED(in_child(work))
+    assert until(lambda: len(area.shapes(memory.read_maps(victim.pid))) == 1)
+    before = area.shapes(memory.read_maps(victim.pid))
+    assert helper.perform(request(victim.pid, "thread")).area == before[0]
+    assert until(lambda: victim.shared[RAN] == 1)
+    victim.check()
 
 
 @pytest.mark.parametrize("method", ["thread", "pending"])
