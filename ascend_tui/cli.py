@@ -19,6 +19,7 @@ METHODS = ("auto", "remote_exec", "thread", "pending", "gdb")
 EPILOG = """\
 examples:
   ascend-tui demo --fault leak             a training of ours that leaks, attached and watched
+  ascend-tui demo --fault hang             one that hangs: the stack of every thread
   ascend-tui ps                            what can be attached to
   ascend-tui attach 41233                  attach to a running training; q leaves, Q removes the shim
   ascend-tui run -- python train.py        start with the shim inside, no ptrace needed
