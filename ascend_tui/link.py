@@ -319,7 +319,7 @@ def silence(target: Target, seconds: float) -> Message:
         )
     return Message.of(
         "no word for {seconds} s: likely native code holds the interpreter; "
-        "py-spy dump --pid {pid} shows where",
+        "py-spy dump --nonblocking --pid {pid} shows where",
         seconds=whole,
         pid=pid,
     )

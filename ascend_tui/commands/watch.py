@@ -72,6 +72,10 @@ def attach(pids: Sequence[int], how: Watch, config: Config, ranks: str = "", dry
             return REFUSED
     if not targets:
         return OK
+    if how.method == "gdb":
+        from ascend_tui.inject import gdb
+
+        say(f"warning: {gdb.WARNING}")
     if not can_show(how):
         return USAGE
     return watch(targets, how, config)

@@ -18,7 +18,7 @@ def told_as_inject_error(pid: int) -> Iterator[None]:
         yield
     except InjectError as error:
         # A process that ends meanwhile loses its memory first, which looks like many other faults.
-        if _has_ended(pid):
+        if has_ended(pid):
             raise InjectError("gone", str(error)) from None
         raise
     except (FileNotFoundError, ProcessLookupError) as error:
@@ -26,10 +26,10 @@ def told_as_inject_error(pid: int) -> Iterator[None]:
     except PermissionError as error:
         raise InjectError("ptrace_refused", str(error)) from None
     except OSError as error:
-        raise InjectError("gone" if _has_ended(pid) else "memory", str(error)) from None
+        raise InjectError("gone" if has_ended(pid) else "memory", str(error)) from None
 
 
-def _has_ended(pid: int) -> bool:
+def has_ended(pid: int) -> bool:
     """Tell whether a process has given up its memory: gone, a zombie, or on the way there."""
     try:
         with open(f"/proc/{pid}/maps", "rb") as file:

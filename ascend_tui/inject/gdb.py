@@ -19,7 +19,7 @@ import time
 from contextlib import ExitStack
 
 from ascend_tui.inject.area import RAN_AT, Area
-from ascend_tui.inject.entry import check_shadow_stack, lock, told_as_inject_error
+from ascend_tui.inject.entry import check_shadow_stack, has_ended, lock, told_as_inject_error
 from ascend_tui.inject.errors import InjectError
 from ascend_tui.inject.guards import ENDING
 from ascend_tui.inject.memory import PAGE, Memory, find_functions, free_range, read_maps
@@ -108,6 +108,8 @@ def run(target: Target, payload: str, area_token: str) -> tuple[float, Area]:
             stop_ms = _queue(target, functions, area, _TEXT.format(path=script.path))
             end = time.monotonic() + RUN_S
             while not script.has_run():
+                if has_ended(pid):
+                    raise InjectError("gone")
                 if time.monotonic() > end:
                     raise InjectError(CODE, f"the main thread ran no Python within {RUN_S:.0f} s")
                 time.sleep(POLL_S)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ascend_tui.inject import choose
+from ascend_tui.inject.entry import has_ended
 from ascend_tui.inject.errors import InjectError
 from ascend_tui.inject.script import Script
 from ascend_tui.target import Target, proc
@@ -73,8 +74,7 @@ def run(target: Target, payload: str) -> None:
         _call(target, script.path)
         end, last, moved = time.monotonic() + RUN_S, choose.pulse(target.id.pid), time.monotonic()
         while not script.has_run():
-            stat = proc.read_stat(target.id.pid)
-            if stat is None or stat.start_ticks != target.id.start_ticks or stat.state in "ZX":
+            if has_ended(target.id.pid):
                 raise InjectError("gone")
             now, pulse = time.monotonic(), choose.pulse(target.id.pid)
             if not pulse or pulse != last:

@@ -17,6 +17,7 @@ BUSY_SHARE = 0.5
 IDLE_SHARE = 0.1  # a thread that asks for the interpreter's lock wakes 200 times a second
 ON_MAIN = ("pending", "remote_exec", "gdb")
 
+ITSELF = "The shim starts by itself as soon as Python runs again; attach again then. "
 SENTENCES = {
     "begun": "the shim has begun to start in it, and has not answered within {seconds} s",
     "main computes": (
@@ -36,17 +37,17 @@ SENTENCES = {
         "native call keeps the interpreter's lock while it waits, or the program is ending"
     ),
     "lock silent": "no Python code of it has run for {seconds} s: native code holds the interpreter's lock",
+    "see": ITSELF + "Where it is now: `py-spy dump --nonblocking --pid {pid}`",
+    "see by hand": (
+        ITSELF
+        + "Where it is now: `pip install py-spy`, then `py-spy dump --nonblocking --pid {pid}`; or, of "
+        "the kernel, /proc/{pid}/stack as root"
+    ),
+    "otherwise": (
+        "It starts by itself when that call returns. Where `threading` is imported (torch does it), "
+        "`--method thread` does not wait for that"
+    ),
 }
-ITSELF = "The shim starts by itself as soon as Python runs again; attach again then. "
-SEE = ITSELF + "Where it is now: `py-spy dump --nonblocking --pid {pid}`"
-SEE_BY_HAND = (
-    ITSELF + "Where it is now: `pip install py-spy`, then `py-spy dump --nonblocking --pid {pid}`; or, of "
-    "the kernel, /proc/{pid}/stack as root"
-)
-OTHERWISE = (
-    "It starts by itself when that call returns. Where `threading` is imported (torch does it), "
-    "`--method thread` does not wait for that"
-)
 
 
 class Spent(NamedTuple):
@@ -75,9 +76,9 @@ class Watch:
     def refusal(self, done: Injection, seconds: float) -> Refusal:
         """Say what is known of the `seconds` since then, and how to see more."""
         reason, values = self._why(done, seconds)
-        next_step = SEE if shutil.which("py-spy") else SEE_BY_HAND
+        next_step = SENTENCES["see" if shutil.which("py-spy") else "see by hand"]
         if reason == "main waits" and done.method == "pending":
-            next_step = OTHERWISE
+            next_step = SENTENCES["otherwise"]
         values.update(pid=self._target.id.pid, seconds=round(seconds), method=done.method)
         what = "the shim in {pid}, handed over by {method}, did not answer"
         return Refusal("silent", what, SENTENCES[reason], next_step, tuple(values.items()))
@@ -100,8 +101,10 @@ class Watch:
             return "main silent", {}
         busy = {tid: one for tid, one in spent.items() if one.runnable_s > BUSY_SHARE * seconds}
         if busy:
-            # The main thread first: what computes without the lock is among them too.
-            tid = pid if pid in busy else max(busy, key=lambda tid: busy[tid].runnable_s)
+            # What computes without the lock is among them too, so the main thread comes first; but where cores
+            # are short, one that only asks for the lock seems busy: it gets little of them.
+            most = max(busy, key=lambda tid: busy[tid].cpu_s)
+            tid = pid if pid in busy and busy[pid].cpu_s > busy[most].cpu_s / 2 else most
             return "lock computes", {"tid": tid, "name": _name(pid, tid), "cpu_s": round(busy[tid].cpu_s, 1)}
         if sum(one.runnable_s for one in spent.values()) < IDLE_SHARE * seconds:
             return "lock sleeps", {"call": call}

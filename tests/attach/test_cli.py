@@ -230,10 +230,10 @@ def test_a_dry_run_needs_no_terminal_and_does_nothing() -> None:
     with plain() as process:
         done = cli("attach", str(process.pid), "--dry-run")
         assert done.returncode == 0, done.stderr
-        assert "nothing stops an attach; it would inject the shim by ptrace" in done.stdout
+        assert "nothing stops an attach; it would be by thread: an idle thread" in done.stdout
         assert not socket_path(read_target(process.pid)).exists()
         (line,) = strict(cli("attach", str(process.pid), "--dry-run", "--json").stdout)
-        assert line["pid"] == process.pid
+        assert (line["pid"], line["chosen"], line["thread"]["is_main"]) == (process.pid, "thread", False)
 
 
 def test_a_refusal_comes_before_the_question_for_a_terminal(sleeper: int) -> None:

@@ -111,7 +111,7 @@ def test_a_chroot_of_another_user_is_entered_with_an_idle_thread_by_that_user(tm
     # It is of the system, which is in the image anyway: there is nothing to bring in.
     enter = ("sh", "-c", IMAGE, "-", str(tmp_path), "chroot", "/usr/share")
     with box("unshare", "--mount", *enter, *AS_USER, python=python) as pid:
-        done = cli_as("attach", str(pid), "--headless", "--json", "--seconds", "1", "--tick", "0.1")
+        done = cli_as("attach", str(pid), "--headless", "--json", "--seconds", "2.5", "--tick", "0.1")
         assert done.returncode == 0, done.stderr
         assert strict(done.stdout)[-1]["target"]["method"] == "thread"
 
@@ -135,7 +135,7 @@ def test_a_monitor_in_the_container_attaches_by_the_pid_of_the_container() -> No
     with box(*private(*ALL)) as pid:
         enter = ["nsenter", "--target", str(pid), "--mount", "--pid", "--net", "--ipc", "--uts"]
         start = "import sys; from ascend_tui.cli import main; sys.exit(main())"
-        words = ["attach", "1", "--headless", "--json", "--seconds", "1", "--tick", "0.1"]
+        words = ["attach", "1", "--headless", "--json", "--seconds", "2.5", "--tick", "0.1"]
         done = subprocess.run(
             [*enter, sys.executable, "-c", start, *words],
             capture_output=True,
@@ -181,7 +181,7 @@ def test_a_rootless_container_is_watched_from_outside() -> None:
 @needs_root
 def test_a_rootless_container_is_watched_by_its_user_and_then_by_root() -> None:
     with rootless() as pid:
-        done = cli_as("attach", str(pid), "--headless", "--json", "--seconds", "1", "--tick", "0.1")
+        done = cli_as("attach", str(pid), "--headless", "--json", "--seconds", "2.5", "--tick", "0.1")
         assert done.returncode == 0, done.stderr
         assert strict(done.stdout)[-1]["target"]["state"] == "waiting"
         target = read_target(pid)
@@ -198,7 +198,7 @@ def test_a_monitor_in_a_rootless_container_attaches_there() -> None:
     with rootless() as pid:
         spaces = ("--user", "--preserve-credentials", "--mount", "--pid")
         enter = (*AS_USER, "nsenter", f"--target={pid}", *spaces)
-        done = cli_as("attach", "1", "--json", "--seconds", "1", "--tick", "0.1", prefix=enter)
+        done = cli_as("attach", "1", "--json", "--seconds", "2.5", "--tick", "0.1", prefix=enter)
         assert done.returncode == 0, done.stderr
         assert strict(done.stdout)[-1]["target"]["state"] == "waiting"
         assert attach(read_target(pid), name="test", writable=True).method == "reused"
@@ -215,7 +215,7 @@ def test_a_user_of_a_container_with_many_ids_is_reached_by_root_and_by_nobody_el
         assert target.uid == 201000
         assert "/ascend-tui-1000" in socket_path_inside(target)
         for prefix in (AS_USER, ("setpriv", "--reuid=201000", "--regid=201000", "--clear-groups")):
-            done = cli_as("attach", str(pid), "--json", "--seconds", "1", prefix=prefix)
+            done = cli_as("attach", str(pid), "--json", "--seconds", "2.5", prefix=prefix)
             assert done.returncode == 3
             (line,) = strict(done.stdout)
             assert line["refused"]["code"] == ("other_user" if prefix is AS_USER else "user_namespace")
@@ -256,7 +256,7 @@ def mapped(command: list[str], ids: str) -> Iterator[int]:
 
 def refused(pid: int, prefix: tuple[str, ...]) -> dict[str, str]:
     """Return the refusal that the command line gives behind `prefix`, with nothing done."""
-    done = cli_as("attach", str(pid), "--json", "--seconds", "1", prefix=prefix)
+    done = cli_as("attach", str(pid), "--json", "--seconds", "2.5", prefix=prefix)
     assert done.returncode == 3, done.stderr
     (line,) = strict(done.stdout)
     assert not has_shim(read_target(pid))
@@ -279,7 +279,7 @@ def test_a_root_needs_all_capabilities_of_its_target_or_sys_ptrace() -> None:
         assert refusal["code"] == "capabilities"
         assert "--privileged" in refusal["next_step"]
     with box(*DOCKER, python=public_python()) as pid:
-        done = cli_as("attach", str(pid), "--json", "--seconds", "1", prefix=DOCKER)
+        done = cli_as("attach", str(pid), "--json", "--seconds", "2.5", prefix=DOCKER)
         assert done.returncode == 0, done.stderr
         assert strict(done.stdout)[-1]["target"]["state"] == "waiting"
     with box(*AS_USER, python=public_python()) as pid:

@@ -29,6 +29,8 @@ SHOWN: dict[str, tuple[int | str, ...]] = {
 }
 # Tables of sentences that are passed on by name.
 TABLES = {"SENTENCES", "UNKNOWN", "what"}
+# Why an attach took its layer, in inject/: what these are, and what `why_not` returns.
+REASONS = {"ASKED_FOR", "NOTHING_STOPS", "WAITS", "WARNING", "why"}
 
 
 def in_sources() -> set[str]:
@@ -38,7 +40,10 @@ def in_sources() -> set[str]:
         for path in sorted((ROOT / folder).rglob("*.py")):
             if path.name == "probe.py" or "shim" in path.parts:
                 continue
-            found |= set(_of_tree(ast.parse(path.read_text(encoding="utf-8"))))
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            found |= set(_of_tree(tree))
+            if path.parent.name == "inject":
+                found |= set(_reasons(tree))
     # Severities are words of the contract, drawn as they are.
     found |= {"info", "warning", "error", "fatal"}
     return {text for text in found if any(part.isalpha() for part in _outside_places(text))}
@@ -67,6 +72,22 @@ def _of_tree(tree: ast.Module) -> Iterator[str]:
             for place, value in given:
                 if place in wanted:
                     yield from _texts(value, known)
+
+
+def _reasons(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") in REASONS:
+            yield from _texts(node.value, {})
+        elif isinstance(node, ast.FunctionDef) and node.name == "why_not":
+            for one in ast.walk(node):
+                if isinstance(one, ast.Return) and one.value is not None:
+                    yield from _texts(one.value, {})
+        elif isinstance(node, ast.Call):
+            name = getattr(node.func, "id", getattr(node.func, "attr", ""))
+            shown = node.args[2:3] if name == "Choice" else []
+            shown += [one.value for one in node.keywords if name == "_replace" and one.arg == "reason"]
+            for value in shown:
+                yield from _texts(value, {})
 
 
 def _texts(node: ast.expr, known: dict[str, str]) -> Iterator[str]:

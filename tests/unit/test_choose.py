@@ -115,6 +115,11 @@ def test_pending_spares_a_waiting_main() -> None:
     assert [candidate.tid for candidate in candidates] == [101, PID]
 
 
+def test_pending_in_3_8_takes_only_main_because_only_of_it_its_end_is_known() -> None:
+    for threads in ([parked(101)], [parked(PID), parked(101)]):
+        assert [candidate.tid for candidate in decide("pending", threads, python="3.8").candidates] == [PID]
+
+
 @pytest.mark.parametrize("python", ["3.9", "3.10"])
 def test_pending_needs_main_where_other_threads_do_not_wake_it(python: str) -> None:
     assert decide("pending", [parked(PID), parked(101)], python=python).candidates[0].tid == PID
