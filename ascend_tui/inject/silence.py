@@ -101,8 +101,8 @@ class Watch:
             return "main silent", {}
         busy = {tid: one for tid, one in spent.items() if one.runnable_s > BUSY_SHARE * seconds}
         if busy:
-            # What computes without the lock is among them too, so the main thread comes first; but where cores
-            # are short, one that only asks for the lock seems busy: it gets little of them.
+            # What computes without the lock is among them too, so the main thread comes first; but where
+            # cores are short, one that only asks for the lock seems busy: it gets little of them.
             most = max(busy, key=lambda tid: busy[tid].cpu_s)
             tid = pid if pid in busy and busy[pid].cpu_s > busy[most].cpu_s / 2 else most
             return "lock computes", {"tid": tid, "name": _name(pid, tid), "cpu_s": round(busy[tid].cpu_s, 1)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,6 +28,8 @@ _DOES = {
     "disk": msgid("in the kernel (state D)"),
     "unknown": msgid("waits"),
 }
+# The folder before what a library's file is known by, of installed packages and of Python itself.
+_LIBRARY = re.compile(r"^.*/(?:site-packages|dist-packages)/|^.*/lib/python3\.\d+t?/")
 _FUNCTION_CELLS = 34
 _THREAD_STARTS = ("run", "_bootstrap_inner", "_bootstrap")
 """What threading.py calls at the outer end of each stack, and tells nobody anything."""
@@ -164,9 +167,9 @@ def _called(name: str, room: int) -> Line:
 
 
 def _frame(frame: StackFrame, room: int) -> Line:
-    """Return one call; of its file the end is what tells."""
+    """Return one call: a library's file by its name there, the user's own whole, to be opened."""
     left = _INDENT + _padded(clean(frame.function), room)
-    place = clean(f"{frame.file}:{frame.line or '?'}")
+    place = clean(f"{_LIBRARY.sub('', frame.file)}:{frame.line or '?'}")
     return [(left, ""), (_fit_end(place, max(room - width(left), 8)), "dim")]
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -55,8 +57,11 @@ def main() -> int:
     FOLDER.mkdir(exist_ok=True)
     # As the demo does: where torch_npu is installed and CANN is not, `import torch` would fail.
     env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    # From a folder of no name: the pictures show the paths of a training.
+    job = tempfile.TemporaryDirectory(prefix="job-")
+    training = shutil.copy(TRAINING, Path(job.name, "train.py"))
     for fault, shots in (("leak", SHOTS), ("hang", HANGS)):
-        command = [sys.executable, "-u", str(TRAINING), "--fault", fault]
+        command = [sys.executable, "-u", training, "--fault", fault]
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             child.stdout.readline()
@@ -64,6 +69,7 @@ def main() -> int:
                 asyncio.run(take(child.pid, shots))
             finally:
                 child.kill()
+    job.cleanup()
     return 0
 
 
