@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ascend_tui.commands.output import say
-from ascend_tui.target import Target, ranks_below
+from ascend_tui.target import Target, is_launcher, ranks_below
 
 ALL, NONE = "all", "none"
 _MOST_TOLD = 16
@@ -32,6 +32,8 @@ def wanted(text: str) -> set[int] | None:
 def expand(target: Target, ranks: str, may_ask: bool) -> list[Target]:
     """Return the targets to attach to for `target`, in the order of their ranks; empty when the user said no.
 
+    Without being told so it is the ranks only of what is known for a launcher. Anything else that has
+    trainings below it (a shell, the init of a container, a script) may have those of several jobs.
     Raises RanksError where ranks were asked for that there are not.
     """
     if ranks == NONE:
@@ -50,10 +52,17 @@ def expand(target: Target, ranks: str, may_ask: bool) -> list[Target]:
     told = ", ".join(f"{one.id.pid} (rank {rank})" for rank, one in taken[:_MOST_TOLD])
     more = "" if len(taken) <= _MOST_TOLD else f" and {len(taken) - _MOST_TOLD} more"
     say(f"process {target.id.pid} ({target.title}) starts trainings: {told}{more}")
-    if may_ask and not ranks and not _agreed(len(taken)):
-        say("nothing was attached to; choose with --ranks 0,2-5, or --ranks none for the launcher itself")
+    if ranks:
+        return [one for _, one in taken]
+    if may_ask:
+        if _agreed(len(taken)):
+            return [one for _, one in taken]
+        say("nothing was attached to; choose with --ranks 0,2-5, or --ranks none for the process itself")
         return []
-    return [one for _, one in taken]
+    if is_launcher(target):
+        return [one for _, one in taken]
+    say("those are meant with --ranks all; without it the process itself is")
+    return [target]
 
 
 def _agreed(count: int) -> bool:

@@ -14,7 +14,7 @@ from ascend_tui.inject.memory import PAGE, Mapping, Memory
 STACK_SIZE = 256 * 1024
 GAP = 16 * PAGE
 MAGIC = b"ASCTUI01"
-HEADER = struct.Struct("<iI8sQQI8xI")
+HEADER = struct.Struct("<iI8sQQII4xI")
 DONE_AT, RAN_AT, THREAD_SLOT_AT = 4, 44, 64
 PREPARED, BORROWED, ABANDONED = 1, 2, 3
 TEXT_AT = PAGE + STACK_SIZE
@@ -43,7 +43,8 @@ class Header(NamedTuple):
     """The first words of the read-write mapping.
 
     `result` and `done` are written by the entry stub, `ran` by the other stubs as the last thing before they
-    return. `frame` is the signal frame to which the thread `tid` comes back.
+    return. `frame` is the signal frame to which the thread `tid` comes back; `inner_tid` is what the target
+    itself calls that thread, in its own pid namespace.
     """
 
     result: int
@@ -52,6 +53,7 @@ class Header(NamedTuple):
     frame: int
     tid: int
     state: int
+    inner_tid: int
     ran: int
 
 
@@ -66,9 +68,11 @@ def read_header(memory: Memory, rw: int) -> Header:
     return Header(*HEADER.unpack(memory.read(rw, HEADER.size)))
 
 
-def write_header(memory: Memory, rw: int, state: int, frame: int = 0, tid: int = 0) -> None:
+def write_header(
+    memory: Memory, rw: int, state: int, frame: int = 0, tid: int = 0, inner_tid: int = 0
+) -> None:
     """Reset the header; the frame's address lets a later injector give back a thread that hangs."""
-    memory.write(rw, HEADER.pack(0, 0, MAGIC, frame, tid, state, 0), "header")
+    memory.write(rw, HEADER.pack(0, 0, MAGIC, frame, tid, state, inner_tid, 0), "header")
 
 
 def is_ours(area: Area, maps: list[Mapping]) -> bool:

@@ -144,6 +144,18 @@ def waits_in(pid: int, tid: int) -> str:
     return calls.get(int(number), f"system call {number}") if number.isdigit() else ""
 
 
+def inner_tid(pid: int, tid: int) -> int:
+    """Return what a thread is called in its own pid namespace; the same number where there is no other."""
+    try:
+        with open(f"/proc/{pid}/task/{tid}/status", encoding="ascii", errors="replace") as file:
+            for line in file:
+                if line.startswith("NSpid:"):
+                    return int(line.split()[-1])
+    except OSError:
+        return tid
+    return tid
+
+
 def idle(before: dict[int, Parked], after: dict[int, Parked]) -> list[Parked]:
     """Return the threads that stayed in one and the same wait, best victim first, the main thread last."""
     stayed = [parked for tid, parked in after.items() if before.get(tid) == parked]

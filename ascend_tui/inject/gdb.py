@@ -18,7 +18,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 
-from ascend_tui.inject.area import RAN_AT, Area
+from ascend_tui.inject.area import DONE_AT, RAN_AT, Area
 from ascend_tui.inject.entry import check_shadow_stack, has_ended, lock, told_as_inject_error
 from ascend_tui.inject.errors import InjectError
 from ascend_tui.inject.guards import ENDING
@@ -115,7 +115,8 @@ def run(target: Target, payload: str, area_token: str) -> tuple[float, Area]:
                 time.sleep(POLL_S)
         # The text lies in our pages and has been read when the script runs; the word frees them for the shim.
         time.sleep(RETURN_S)
-        memory.write(page + RAN_AT, b"\1\0\0\0", "ran")
+        for at in (DONE_AT, RAN_AT):
+            memory.write(page + at, b"\1\0\0\0", "ran")
         return stop_ms, area
 
 

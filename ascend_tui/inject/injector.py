@@ -233,6 +233,7 @@ class Injector:
 
     def _borrow(self, area: areas.Area, candidate: choose.Candidate, method: str) -> None:
         """Stop 2: let the thread call the function on our own stack, and see it return."""
+        inner_tid = choose.inner_tid(self._pid, candidate.tid)
         self._check_identity()
         stopped = StoppedThread(self._memory, candidate.tid, self._arch)
         try:
@@ -247,7 +248,7 @@ class Injector:
             if places.vector:
                 image = image.ljust(places.vector - frame, b"\0") + vector
             self._memory.write(frame, image, "frame")
-            areas.write_header(self._memory, area.rw, areas.BORROWED, frame, candidate.tid)
+            areas.write_header(self._memory, area.rw, areas.BORROWED, frame, candidate.tid, inner_tid)
             args = self._arguments(area, method)
             entry = area.rx + stubs.ENTRY_AT
             call = self._arch.function_call(stopped.registers, entry, self._restorer, frame, args)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import os
 import random
@@ -63,7 +64,8 @@ class Memory:
         """Return `size` bytes; raises OSError where nothing is mapped."""
         data = os.pread(self._fd, size, address)
         if len(data) != size:
-            raise InjectError("memory", f"short read at {address:#x}")
+            # A part of it went away in the middle: the same as if it had never been there.
+            raise OSError(errno.EIO, f"only {len(data)} of {size} bytes could be read at {address:#x}")
         return data
 
     def write(self, address: int, data: bytes, name: str) -> None:
@@ -160,7 +162,8 @@ def free_range(maps: list[Mapping], size: int) -> int:
     mapping with one of them. Raises InjectError("no_address_range") when there is no such hole.
     """
     pairs = zip(maps, maps[1:])
-    holes = [(high.start - low.end, low.end) for low, high in pairs if high.start < 1 << 47]
+    # TRAP: programs end at 47 bits on x86_64 and at 48 on aarch64; only x86_64 has a page beyond its end.
+    holes = [(high.start - low.end, low.end) for low, high in pairs if high.path != "[vsyscall]"]
     length, start = max(holes, default=(0, 0))
     if length < 4 * size + (1 << 30):
         raise InjectError("no_address_range")

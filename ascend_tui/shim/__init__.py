@@ -27,6 +27,7 @@ _ORDER: Sequence[str] = (
     "shim.modules",
     "shim.hooks",
     "shim.pending",
+    "shim.pages",
     "shim.api",
     "shim.probes",
     "shim.server",
@@ -39,6 +40,8 @@ _BOOT = """
 def boot(files, path, version, area):
     import os, sys, threading, types
     root = "_ascend_tui_shim"
+    # The pages are given back when this thread has left them.
+    area = area and area + (threading.get_native_id(),)
 
     def of(kind, initial):
         # Containers may share a /tmp: their ids are no names there. The first namespace has a fixed number.

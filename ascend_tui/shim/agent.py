@@ -13,7 +13,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, Optional, Tuple
 
-from . import devices, process, shell
+from . import devices, pages, process, shell
 from .governor import Governor, median
 from .history import History
 from .hooks import Switchboard
@@ -28,8 +28,6 @@ LONELY_TICK_S = 0.5
 """Nobody is connected: the history needs no more."""
 BEAT_S = 1.0
 KEPT_RECORDS = 4096
-RETURNED = 44
-"""Offset of the word in the injector's area in which its stub says that it is done."""
 
 
 class Agent:
@@ -350,34 +348,10 @@ class Agent:
                     del sys.modules[name]
         shell.agent = None
         if self.area:
-            mapped = unmap(self.area)
+            mapped = pages.give_back(self.area)
             if mapped:
                 left.append(mapped)
         return left
-
-
-def unmap(area: Tuple[int, ...]) -> str:
-    """Give the injector's two mappings back; return what is left, in words, or nothing.
-
-    The stub in them that started us says in the word at `RETURNED` that it has nothing more to do but
-    its last instruction; only then, and a moment later, nobody needs them.
-    """
-    start, size, code_start, code_size = area
-    ctypes = sys.modules.get("ctypes")
-    left = "%d KiB of mapped pages" % ((size + code_size) // 1024)
-    if ctypes is None:
-        return left
-    returned = ctypes.c_uint32.from_address(start + RETURNED)
-    end = time.monotonic() + 2.0
-    while returned.value != 1:
-        if time.monotonic() > end:
-            return left
-        time.sleep(0.01)
-    time.sleep(0.05)
-    munmap = ctypes.CDLL(None).munmap
-    munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
-    failed = [munmap(start, size) != 0, munmap(code_start, code_size) != 0]
-    return left if any(failed) else ""
 
 
 def begin(path: str, version: str, area: Optional[Tuple[int, ...]]) -> None:
@@ -387,6 +361,6 @@ def begin(path: str, version: str, area: Optional[Tuple[int, ...]]) -> None:
         if not present.server.is_in_place():
             present._next_check = 0.0
         if area:
-            unmap(area)
+            pages.give_back(area)
         return
     Agent(path, version, area).start()

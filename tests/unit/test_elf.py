@@ -119,3 +119,31 @@ def test_a_free_range_is_deep_inside_the_largest_hole() -> None:
     tight = [Mapping(0, 4096, "r--p", 0, ""), Mapping(1 << 29, 1 << 30, "r--p", 0, "")]
     with pytest.raises(InjectError):
         free_range(tight, 4096)
+
+
+def test_a_free_range_is_found_where_addresses_have_48_bits() -> None:
+    # python3.11 of Debian on aarch64, as recorded: everything but the program lies above 47 bits.
+    python, heap = 0x400000, 0x0F890000
+    low = [
+        Mapping(python, 0x916000, "r-xp", 0, "/usr/bin/python3.11"),
+        Mapping(heap, 0xFC92000, "rw-p", 0, "[heap]"),
+    ]
+    high = [
+        Mapping(0xFFFF70000000, 0xFFFF70021000, "rw-p", 0, ""),
+        Mapping(0xFFFFDAE25000, 0xFFFFDAE46000, "rw-p", 0, "[stack]"),
+    ]
+    for maps in (
+        [*low, *high],
+        [Mapping(0xAAAAC0000000, 0xAAAAC0400000, "r-xp", 0, "/usr/bin/python3"), *high],
+    ):
+        start = free_range(maps, 0x50000)
+        assert maps[-3].end < start < high[0].start - 0x50000
+
+
+def test_a_free_range_is_not_before_the_kernels_own_page() -> None:
+    maps = [
+        Mapping(0x400000, 0x500000, "r-xp", 0, "/usr/bin/python3"),
+        Mapping(0x7FFE00000000, 0x7FFE00021000, "rw-p", 0, "[stack]"),
+        Mapping(0xFFFFFFFFFF600000, 0xFFFFFFFFFF601000, "--xp", 0, "[vsyscall]"),
+    ]
+    assert free_range(maps, 0x50000) < 0x7FFE00000000

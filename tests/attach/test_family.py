@@ -105,6 +105,21 @@ def test_what_names_no_rank_is_said(text: str) -> None:
         wanted(text)
 
 
+def test_what_is_no_launcher_by_name_is_meant_itself_unless_ranks_are_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with launched(tmp_path, name="nightly.py") as pid:
+        target = read_target(pid)
+        assert not is_launcher(target)
+        ranks = [one for _, one in ranks_below(pid)]
+        # Below a shell or an init may be the trainings of several jobs.
+        assert expand(target, "", may_ask=False) == [target]
+        assert "--ranks all" in capsys.readouterr().err
+        assert expand(target, "all", may_ask=False) == ranks
+        assert expand(target, "1", may_ask=False) == ranks[1:]
+        assert expand(target, "none", may_ask=False) == [target]
+
+
 @needs_ptrace
 def test_an_attach_to_the_launcher_is_one_to_its_ranks(tmp_path: Path) -> None:
     with launched(tmp_path) as pid:
