@@ -37,7 +37,7 @@ TOOLS = {
 # What the checks need of this checkout; tests/attach for its victims.
 CARRIED = ("ascend_tui", "plugins", "tests/attach/victims.py", "tests/aarch64")
 GROUP = "ascend_tui.plugins"
-INSTALLED = "work/ascend_tui_monitor-0.dist-info"
+INSTALLED = "job/ascend_tui_monitor-0.dist-info"
 INIT = b"""#!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /tmp /run /root
 /bin/busybox chmod 1777 /tmp
@@ -46,8 +46,8 @@ mount -t proc proc /proc
 mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 hostname aarch64
-cd /work
-export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/work:/work/tests/attach HOME=/root PATH=/bin:/usr/bin
+cd /job
+export PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=/job:/job/tests/attach HOME=/root PATH=/bin:/usr/bin
 ip link set lo up
 python3.11 -m tests.aarch64.inside ARGUMENTS
 KEEP
@@ -164,7 +164,7 @@ def _carry(archive: Archive, init: bytes) -> None:
         for one in [path] if path.is_file() else sorted(path.rglob("*")):
             if one.is_file() and "__pycache__" not in one.parts:
                 archive.file(
-                    os.path.join("work", name, one.relative_to(path)),
+                    os.path.join("job", name, one.relative_to(path)),
                     one.read_bytes(),
                 )
     project = (ROOT / "pyproject.toml").read_text()
@@ -174,8 +174,8 @@ def _carry(archive: Archive, init: bytes) -> None:
     # The command line measures text with it; pure Python, so that of this machine does.
     rich = _rich()
     assert rich is not None
-    archive.tree(Path(str(rich.origin)).parent, "work/rich")
-    archive.file("work/registers.so", _registers().read_bytes())
+    archive.tree(Path(str(rich.origin)).parent, "job/rich")
+    archive.file("job/registers.so", _registers().read_bytes())
     archive.file("init", init, 0o755)
     archive.close()
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-LIBRARY = "/work/registers.so"
+LIBRARY = "/job/registers.so"
 # RAN is where the payloads of all checks count.
 STOP, TURNS, WRONG, RETURNS, SIGNALS, WRONG_BEFORE, RAN, GUARDED, WHICH = range(9)
 TURNS_PER_CALL = 1000

@@ -12,8 +12,8 @@ from pathlib import Path
 from ascend_tui.frozen import frozen
 from ascend_tui.target import paths
 from ascend_tui.target.environment import read_environ, read_libraries
+from ascend_tui.target.versions import LIBRARIES
 
-_TORCH = ("libtorch_python.so", "libtorch_cpu.so", "libtorch.so")
 _NPU = "libtorch_npu.so"
 
 
@@ -59,7 +59,7 @@ class Subject:
             return None
         mapped = read_libraries(pid)
         loaded = None if mapped is None else tuple(Path(paths.named_inside(pid, str(one))) for one in mapped)
-        torch = next((_package_of(one) for one in loaded or () if one.name in _TORCH), None)
+        torch = next((_package_of(one) for one in loaded or () if one.name in LIBRARIES["torch"]), None)
         torch_npu = next((_package_of(one) for one in loaded or () if one.name == _NPU), None)
         if torch_npu is None and torch is not None:
             torch_npu = torch.parent / "torch_npu"
