@@ -1,4 +1,4 @@
-"""What an attached, idle monitor with the memory curve costs: paired, interleaved, ratios.
+"""What an attached, idle monitor with all its panes costs: paired, interleaved, ratios.
 
 Each round has three neighbouring windows on one running training: detached, attached, detached. The
 attached one against the mean of its neighbours is the ratio, the neighbours against each other are
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ascend_tui.attach import attach
 from ascend_tui.connection import ShimClient
-from ascend_tui.plugin import load, probe_text
+from ascend_tui.plugin import load_all, probe_text
 from bench.target import Training, durations, median, table
 
 SETTLE_S = 0.4
@@ -28,7 +28,7 @@ def run(rounds: int) -> None:
         with Training(model) as training:
             rows += _measure(model, training, count, window_s)
     head = ["model", "step", "clock", "attached / not", "A/A floor", "half of A/A within", "in our hook"]
-    table("attached and idle, memory curve on (medians over rounds, quartiles in brackets)", head, rows)
+    table("attached and idle, all panes on (medians over rounds, quartiles in brackets)", head, rows)
 
 
 def _measure(model: str, training: Training, rounds: int, window_s: float) -> list[list[str]]:
@@ -38,8 +38,10 @@ def _measure(model: str, training: Training, rounds: int, window_s: float) -> li
     before = _window(training, None, window_s)
     for _ in range(rounds):
         client = attach(training.target(), name="bench", writable=True).client
-        plugin = load("memory")
-        client.request("probe", plugin="memory", source=probe_text(plugin), order=plugin.order)
+        for one in load_all():
+            if one.plugin and one.plugin.probe:
+                text, name = probe_text(one.plugin), one.name
+                client.request("probe", plugin=name, source=text, order=one.plugin.order)
         on = _window(training, client, window_s)
         hooks.append(client.request("status")["cost"]["hook_us"])
         client.request("detach")
