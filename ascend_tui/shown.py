@@ -22,7 +22,7 @@ class Shown:
         self._told = 0
         self._target = 0
         self._heard = 0.0
-        self._on_their_way: set[TargetId] = set()
+        self._told_of: set[TargetId] = set()
 
     def listen(self, now: float) -> None:
         """Begin to wait for frames; times are of a monotonic clock."""
@@ -40,10 +40,17 @@ class Shown:
         return not self.frozen
 
     def came_in(self, frame: Frame) -> list[TargetStatus]:
-        """Return the targets that were being attached to in a frame before, and are attached in this one."""
+        """Return the targets into which this monitor has put a shim, each once.
+
+        Not "those that were being attached to before": an attach is often done before the first frame.
+        """
         states = [one.status for one in frame.targets]
-        found = [one for one in states if one.method and one.id in self._on_their_way]
-        self._on_their_way = {one.id for one in states if one.state == "attaching"}
+        found = [
+            one
+            for one in states
+            if one.hello_ms is not None and one.method != "reused" and one.id not in self._told_of
+        ]
+        self._told_of.update(one.id for one in found)
         return found
 
     @property

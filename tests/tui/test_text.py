@@ -8,8 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ascend_tui import text
-from ascend_tui.frame import Cost
+from ascend_tui.frame import Cost, Frame, TargetFrame, TargetStatus
 from ascend_tui.plugin import Message
+from ascend_tui.shown import Shown
+from ascend_tui.target import TargetId
 from ascend_tui.widgets import status
 from ascend_tui.widgets.quiet import cells
 
@@ -96,3 +98,12 @@ def test_thinning_notes_and_losses_are_shown() -> None:
     assert "hooks refused (+1)" in left
     assert "<2/8>" in left
     assert "dropped 1,200" in line(status.pulse(troubled, None), 200)
+
+
+def test_an_attach_is_told_once_also_when_it_was_done_before_the_first_frame() -> None:
+    new = TargetStatus(TargetId(1, 2), "a", "waiting", method="thread", stop_ms=0.3, hello_ms=80.0)
+    old = TargetStatus(TargetId(3, 4), "b", "waiting", method="reused", hello_ms=3.0)
+    frame = Frame(0.0, (TargetFrame(new, {}), TargetFrame(old, {})))
+    shown = Shown()
+    assert [shown.came_in(frame), shown.came_in(frame)] == [[new], []]
+    assert "attached by thread, one thread stopped for 0.3 ms" in status.how_attached(new)
