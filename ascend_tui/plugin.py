@@ -133,7 +133,7 @@ class Command:
     """Something a key or `ascend-tui do` can start and stop.
 
     `cost` says what it does to the training, as measured; a command that slows it wants a second
-    press of its key.
+    press of its key.  `words` start and stop it in `ascend-tui do`, beside those two.
     """
 
     name: str
@@ -142,17 +142,20 @@ class Command:
     lease: Lease
     hotkey: str | None = None
     slows: bool = False
+    words: tuple[str, str] = ("start", "stop")
 
 
 @frozen
 class Plugin:
     """The description of a plugin; what an entry point of the group `ascend_tui.plugins` names.
 
-    `collector`, `pane`, `sniff` and `outside` are "module:name".  `probe` is "package:file.py", a file that
-    is sent as text and never imported by the monitor.  `sniff(head: bytes, name: str) -> str | None`
-    says which kind of file it can read, for `inspect`.  `outside(pid) -> Mapping | None` reads once a second,
-    in the monitor, what can be seen of a process that has no shim (`--passive`); it arrives as a record of
-    the kind "outside".
+    `collector`, `pane`, `sniff`, `outside` and `machine` are "module:name".  `probe` is "package:file.py", or
+    several files set apart by spaces, each with its own `setup(api)`, that are sent as text and never
+    imported by the monitor.  `sniff(head: bytes, name: str) -> str | None` says which kind of file it can
+    read, for `inspect`.  `outside(pid) -> Mapping | None` reads once a second, in the monitor, what can be
+    seen of a process that has no shim (`--passive`); it arrives as a record of the kind "outside".
+    `machine() -> Mapping | None` is called every half minute in a thread of its own and arrives at each
+    target as a record of the kind "machine".
     """
 
     name: str
@@ -164,6 +167,7 @@ class Plugin:
     commands: tuple[Command, ...] = ()
     sniff: str | None = None
     outside: str | None = None
+    machine: str | None = None
     order: int = 100
 
 
@@ -263,12 +267,24 @@ def resolve(reference: str) -> Any:
     return getattr(import_module(module), name)
 
 
+_JOINED = """\
+PARTS = {parts!r}
+
+def setup(api):
+    for file, text in PARTS:
+        space = {{"__name__": __name__ + "." + file.partition(".")[0]}}
+        exec(compile(text, file, "exec"), space)
+        space["setup"](api)
+"""
+
+
 def probe_text(plugin: Plugin) -> str | None:
-    """Return the source of the plugin's probe, read as a file so that it is never run here."""
+    """Return the source of the plugin's probe, read as files so that it is never run here."""
     if plugin.probe is None:
         return None
-    package, _, file = plugin.probe.partition(":")
-    return files(package).joinpath(file).read_text(encoding="utf-8")
+    package, _, names = plugin.probe.partition(":")
+    parts = [(name, files(package).joinpath(name).read_text(encoding="utf-8")) for name in names.split()]
+    return parts[0][1] if len(parts) == 1 else _JOINED.format(parts=parts)
 
 
 def commands(plugins: Iterable[Loaded]) -> list[tuple[Plugin, Command]]:

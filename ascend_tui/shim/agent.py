@@ -60,6 +60,7 @@ class Agent:
         self._unhooking: Optional[Pending] = None
         self._thread: Optional[threading.Thread] = None
         self._stop = False
+        self._watches_ooms = False
         self._next_beat = 0.0
         self._next_check = 0.0
         self._next_look = 0.0
@@ -114,10 +115,19 @@ class Agent:
             self._stop = True
             for hook in self.switchboard.hooks:
                 hook.retire()
+            self._close_probes()
             self._take_hooks_out()
             self.server.close_all(unlink=True)
             self.device.close()
             shell.agent = None
+
+    def _close_probes(self) -> None:
+        """Have the probes undo what would last, after a fault of the shim that may also be theirs."""
+        try:
+            for name in list(self.probes.loaded):
+                self.probes.unload(name)
+        except Exception as error:
+            self._note("the probes could not be closed: %r" % (error,))
 
     def _loop(self, until: float) -> None:
         while not self._stop:
@@ -175,6 +185,15 @@ class Agent:
         if better is not None:
             self.device.close()
             self.device = better
+        # torch's list of observers has no lock: where steps end, it is the training thread that adds to it.
+        if not self.steps.last_boundary_ns:
+            self._watch_ooms()
+
+    def _watch_ooms(self) -> None:
+        attach = self.device.oom_observer() if self.probes.wants_ooms() else None
+        if attach is not None and not self._watches_ooms:
+            self._watches_ooms = True
+            shell.watch_ooms(self.device.kind, attach)
 
     def _device_now(self) -> Any:
         return self.device
@@ -188,17 +207,20 @@ class Agent:
         # Runs on the training thread, inside the guard of Steps.
         board, probes = self.switchboard, self.probes
         if self.device.is_capturing():
+            board.in_capture()
             return
+        spent = self.steps.in_hook_ns
+        # Ahead of the readings: what a step hook gives back here is not in them any more.
+        board.at_boundary(spent[-1] if spent else 0)
         if probes.is_due or probes.every_step:
             board.quiet = True
             try:
                 if probes.is_due:
                     self.device.on_training_thread()
+                    self._watch_ooms()
                 probes.at_boundary()
             finally:
                 board.quiet = False
-        spent = self.steps.in_hook_ns
-        board.at_boundary(spent[-1] if spent else 0)
 
     def _is_calm(self) -> bool:
         probes = self.probes

@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .governor import median
-from .hooks import Hook
+from .hook import Hook
 
 if TYPE_CHECKING:
     from .probes import Probes
@@ -55,6 +55,8 @@ class Command:
         self.kept = False
         self.until_mono = 0.0
         self.orphan_mono: Optional[float] = None
+        self.why = ""
+        """Why it ended, from before its `stop` is called."""
 
     def phase(self) -> str:
         """Return off, arming, on or stopping, as the hooks really are."""
@@ -79,6 +81,7 @@ class Probe:
         self.hooks: List[Hook] = []
         self.samplers: List[Sampler] = []
         self.commands: Dict[str, Command] = {}
+        self.ooms: List[Callable[[int, int, int, int], Any]] = []
         self.closers: List[Callable[[], Any]] = []
 
 
@@ -116,6 +119,17 @@ class Api:
         durations = [float(one[0]) for one in list(self._probes.steps.durations)[-50:]]
         return median(durations) / 1e9 if durations else None
 
+    @property
+    def steps_s(self) -> List[Tuple[float, bool]]:
+        """The times of the last steps, at most 256, the newest last, each with whether hooks ran in it."""
+        return [(ns / 1e9, armed) for ns, armed in list(self._probes.steps.durations)]
+
+    @property
+    def last_step_s(self) -> Optional[float]:
+        """The time of the step that ended last, None before the first whole one; for the training thread."""
+        durations = self._probes.steps.durations
+        return durations[-1][0] / 1e9 if durations else None
+
     def on_step(self, call: Callable[[int], Any], every: bool = False) -> None:
         """Call `call(step)` on the training thread right after a step ended.
 
@@ -135,6 +149,14 @@ class Api:
     def on_op(self, after: Callable[..., Any], before: Optional[Callable[..., Any]] = None) -> Hook:
         """Return a hook, off, that calls `after(func, args, kwargs, result)` for each operator."""
         return self._add(Hook(self._probe, "op", after, before))
+
+    def at_step(self, call: Callable[[int], Any], rest: Optional[Callable[[int], Any]] = None) -> Hook:
+        """Return a hook, off, that calls `call(step)` on the training thread where a live step begins.
+
+        `rest(step)` is called where the first step without it begins, which never comes when no step ends any
+        more: what lasts must also be undone by the command's `stop` and by `on_close`.
+        """
+        return self._add(Hook(self._probe, "step", call, rest=rest))
 
     def _add(self, hook: Hook) -> Hook:
         self._probe.hooks.append(hook)
@@ -172,17 +194,26 @@ class Api:
         start: Callable[..., Any],
         stop: Optional[Callable[[], Any]] = None,
         hooks: Tuple[Hook, ...] = (),
-    ) -> None:
-        """Offer a command.
+    ) -> Command:
+        """Offer a command, and return it.
 
         `start(arguments, steps, seconds)` runs on the shim's thread; it arms the `hooks` that carry
         the command, which is over when they are.
         """
-        self._probe.commands[name] = Command(name, start, stop, tuple(hooks))
+        command = self._probe.commands[name] = Command(name, start, stop, tuple(hooks))
+        return command
 
     def refuse(self, why: str) -> None:
         """Refuse, in a command's `start`, what cannot be done now; the probe stays in use."""
         raise Refused(why)
+
+    def on_oom(self, call: Callable[[int, int, int, int], Any]) -> None:
+        """Call `call(index, requested, total, free)` when the allocator of npu or cuda is out of memory.
+
+        On the thread that asked, before it gets its exception; the allocator's lock is free.  Nothing may be
+        allocated on the device then.
+        """
+        self._probe.ooms.append(call)
 
     def on_close(self, call: Callable[[], Any]) -> None:
         """Call `call()` on the shim's thread when the probe is removed or disabled."""

@@ -9,11 +9,15 @@ from __future__ import annotations
 import os
 import resource
 import sys
-from typing import Any, Dict, Optional
+from typing import Any, Callable, Dict, Optional
+
+from .reuse import MallocTrim, Means, of_accelerator
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_COUNTED = tuple(
-    one + end for one in ("allocated", "active", "reserved") for end in ("_bytes", "_peak_bytes")
+_SPLIT = "inactive_split_bytes"
+_COUNTED = (
+    *(one + end for one in ("allocated", "active", "reserved") for end in ("_bytes", "_peak_bytes")),
+    _SPLIT,
 )
 
 
@@ -73,6 +77,17 @@ class Device:
         """Tell whether the calling thread records a graph; then nothing of ours may run on the device."""
         return False
 
+    def oom_observer(self) -> Optional[Callable[[Callable[..., None]], Any]]:
+        """Return what attaches an out-of-memory observer, for good, or None."""
+        return None
+
+    def means(self, wanted: str = "") -> Means:
+        """Return what gives memory back here (reuse.py), `wanted` where there is a choice.
+
+        Raises LookupError where nothing does.
+        """
+        return MallocTrim(self)
+
     def close(self) -> None:
         descriptor, self._statm = self._statm, -1
         if descriptor >= 0:
@@ -84,6 +99,8 @@ class Accelerator(Device):
 
     uncached_by = ""
     """The environment variable that switches the allocator's cache off."""
+    counts_nothing = False
+    """The cache is switched off just now, by us: torch does not count what it gets meanwhile."""
 
     def __init__(self, torch: Any, module: Any) -> None:
         super().__init__()
@@ -115,7 +132,14 @@ class Accelerator(Device):
             pool = raw.get(theirs, {}).get("all", {})
             stats[ours + "_bytes"] = int(pool.get("current", 0))
             stats[ours + "_peak_bytes"] = int(pool.get("peak", 0))
+        split = raw.get(_SPLIT)
+        if split is not None:
+            stats[_SPLIT] = int(split.get("all", {}).get("current", 0))
         return stats
+
+    def counters(self) -> Dict[str, int]:
+        """Return the allocator's counters alone, as they are now."""
+        return self._stats(self._raw(self.index or 0))
 
     def name(self) -> str:
         if self.index not in self._names:
@@ -140,8 +164,10 @@ class Accelerator(Device):
             free, total = driver
             found["device_used_bytes"] = int(total) - int(free)
             found["device_total_bytes"] = int(total)
-        if not self._counts(found):
+        for_good = not self._counts(found)
+        if self.counts_nothing or for_good:
             found = {name: value for name, value in found.items() if name not in _COUNTED}
+        if for_good:
             found["reuse"] = "off"
         found["device"] = "%s:%d" % (self.kind, index)
         return found
@@ -154,6 +180,13 @@ class Accelerator(Device):
         """
         switched_off = os.environ.get(self.uncached_by, "").strip() not in ("", "0")
         return not switched_off or found["allocated_peak_bytes"] > 0
+
+    def is_uncached(self) -> bool:
+        """Tell whether the allocator's cache is off for good."""
+        return not self._counts(self.counters())
+
+    def means(self, wanted: str = "") -> Means:
+        return of_accelerator(self)
 
     def on_training_thread(self) -> None:
         self.index = int(self.module.current_device())
@@ -171,6 +204,14 @@ class Cuda(Accelerator):
     def is_capturing(self) -> bool:
         return bool(self.module.is_current_stream_capturing())
 
+    def oom_observer(self) -> Optional[Callable[[Callable[..., None]], Any]]:
+        return getattr(self.torch._C, "_cuda_attach_out_of_memory_observer", None)
+
+    def means(self, wanted: str = "") -> Means:
+        # A graph that is captured within a step, or a tensor sent to another process, fails while it is off.
+        switch = getattr(self.module, "caching_allocator_enable", None)
+        return of_accelerator(self, switch if wanted == "allocator" else None)
+
 
 class Npu(Accelerator):
     """The caching allocator of torch_npu: `_npu_memoryStats` costs 10 us where memory_stats costs 74."""
@@ -184,6 +225,9 @@ class Npu(Accelerator):
 
     def _raw(self, index: int) -> Dict[str, Any]:
         return dict(self.torch_npu._C._npu_memoryStats(index))
+
+    def oom_observer(self) -> Optional[Callable[[Callable[..., None]], Any]]:
+        return getattr(self.torch_npu._C, "_npu_attach_out_of_memory_observer", None)
 
     def is_capturing(self) -> bool:
         check = getattr(self.module, "is_current_stream_capturing", None)

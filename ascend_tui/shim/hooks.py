@@ -1,7 +1,7 @@
-"""The one module hook and the one dispatch mode, shared by all probes; off means unregistered.
+"""The one module hook, the one dispatch mode and the calls at a step, shared by all probes.
 
-What is live is chosen at each step boundary for the step that follows.  A hook past its lease
-passes through and removes itself at its next entry, also when no step ever ends again.
+Off means unregistered.  What is live is chosen at each step boundary for the step that follows.  A hook
+past its lease passes through and removes itself at its next entry, also when no step ever ends again.
 """
 
 from __future__ import annotations
@@ -9,68 +9,18 @@ from __future__ import annotations
 import functools
 import sys
 from time import monotonic, perf_counter_ns
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .governor import Governor
+from .hook import Hook
 from .modes import BottomMode, make_mode, refusal
 from .modules import ModulePaths, is_at_a_modules_hooks, module_hooks, module_refusal, untraced
 from .process import raised_by_signal
 from .steps import Steps, undisturbed
 
-BURST_STEPS = 10
-"""A check of at most so many steps is what the user asked for and is not thinned."""
 NO_OPTIMIZER_S = 3.0
 SURELY_NO_OPTIMIZER_S = 30.0
 _NEVER = float("inf")
-
-
-class Hook:
-    """A probe's callback for modules or ops: off until armed, off again by its lease."""
-
-    def __init__(
-        self, probe: Any, kind: str, after: Callable[..., Any], before: Optional[Callable[..., Any]]
-    ) -> None:
-        self.probe = probe
-        self.kind = kind
-        self.after = after
-        self.before = before
-        self.armed = False
-        self.live = False
-        self.every = 1
-        self.steps = 0
-        self.until_step: Optional[int] = None
-        self.until_mono = 0.0
-        self.refused: Optional[str] = None
-        self.retired = False
-
-    def arm(self, steps: int, seconds: float, every: int = 1) -> None:
-        """Ask to run in every `every`-th step, for at most `steps` steps and `seconds` seconds.
-
-        Of more than `BURST_STEPS` steps the governor leaves out as many as the budget asks for.
-        """
-        if self.retired:
-            return
-        self.every = max(1, int(every))
-        self.steps = max(1, int(steps))
-        # Steps count from the boundary that arms it; a training that stands still is held by the clock.
-        self.until_step = None
-        self.until_mono = monotonic() + float(seconds)
-        self.refused = None
-        self.armed = True
-
-    def disarm(self) -> None:
-        """Ask to stop; the hook is unregistered at the next boundary and passes through until then."""
-        self.armed = False
-
-    def refuse(self, why: str) -> None:
-        """Stop for a reason that the command then ends with."""
-        self.refused = why
-        self.armed = False
-
-    def retire(self) -> None:
-        """Stop for good: the probe is gone or off."""
-        self.retired = True
-        self.armed = False
 
 
 class Switchboard:
@@ -94,6 +44,7 @@ class Switchboard:
         self._on_fault = on_fault
         self._modules: Tuple[Hook, ...] = ()
         self._ops: Tuple[Hook, ...] = ()
+        self._at_steps: Tuple[Hook, ...] = ()
         self._registered = False
         self._chosen = False
         self._mode: Optional[BottomMode] = None
@@ -105,16 +56,28 @@ class Switchboard:
     # Choosing.
 
     def at_boundary(self, hook_ns: int) -> None:
-        """Account for the step that ended and choose what is live in the next one."""
+        """Account for the step that ended, choose what is live in the next one, and call what is to begin it.
+
+        `hook_ns` is what this function and the rest of us took where the step that ended began.
+        """
         steps = self._steps
         self._outer = 0
         if steps.durations:
             duration, armed = steps.durations[-1]
-            governed = armed and any(one.live and one.steps > BURST_STEPS for one in self.hooks)
+            governed = armed and any(one.live and one.is_governed for one in self.hooks)
             self._governor.observe(duration, armed, self._spent_ns + hook_ns, governed)
         self._spent_ns = 0
         if self.is_wanted():
-            self._choose()
+            self._switch_steps(self._choose())
+
+    def in_capture(self) -> None:
+        """Take a boundary at which the training records a graph: nothing is switched, and nothing begins.
+
+        What a step hook would do then (give memory back, change the allocator) breaks the capture.
+        """
+        for hook in self.hooks:
+            if hook.armed and hook.kind == "step" and hook.until_step is None:
+                hook.refuse("the training records a graph just now; ask again when it has")
 
     def is_wanted(self) -> bool:
         """Tell whether the next boundary has something to switch."""
@@ -122,10 +85,11 @@ class Switchboard:
             return True
         return any(hook.armed or hook.live for hook in self.hooks)
 
-    def _choose(self) -> None:
+    def _choose(self) -> List[Hook]:
+        """Choose what is live in the step that begins; return the step hooks that were, and are not now."""
         step, now = self._steps.step, monotonic()
-        modules: List[Hook] = []
-        ops: List[Hook] = []
+        chosen: Dict[str, List[Hook]] = {"module": [], "op": [], "step": []}
+        rested: List[Hook] = []
         armed = False
         plain = self._governor.wants_plain_step()
         for hook in self.hooks:
@@ -135,21 +99,38 @@ class Switchboard:
                 hook.until_step = step + hook.steps
             if hook.armed and (step >= (hook.until_step or 0) or now > hook.until_mono):
                 hook.armed = False
-            governed = hook.steps > BURST_STEPS
-            thinning = self._governor.thinning if governed else 1
-            hook.live = hook.armed and step % (hook.every * thinning) == 0 and not (governed and plain)
+            hook.pace = hook.every * (self._governor.thinning if hook.is_governed else 1)
+            was_live = hook.live
+            hook.live = hook.armed and step % hook.pace == 0 and not (hook.is_governed and plain)
             armed = armed or hook.armed
             if hook.live:
-                (modules if hook.kind == "module" else ops).append(hook)
-        self._modules, self._ops = tuple(modules), tuple(ops)
+                chosen[hook.kind].append(hook)
+            elif was_live and hook.rest is not None and not hook.retired:
+                rested.append(hook)
+        self._modules, self._ops, self._at_steps = map(tuple, chosen.values())
         # Without an optimizer the module hooks also tell where a step ends, so they stay while armed.
-        self._switch_modules(bool(modules) or (armed and self._steps.source != "optimizer"))
-        self._switch_ops(bool(ops))
+        self._switch_modules(bool(self._modules) or (armed and self._steps.source != "optimizer"))
+        self._switch_ops(bool(self._ops))
         self._deadline = min([one.until_mono for one in self._modules + self._ops] or [_NEVER])
-        self._steps.armed = bool(self._modules or self._ops)
+        self._steps.armed = bool(self._modules or self._ops or self._at_steps)
         self._chosen = armed
         if not armed:
             self._governor.rest()
+        return rested
+
+    def _switch_steps(self, rested: List[Hook]) -> None:
+        step = self._steps.step
+        self.quiet = True
+        try:
+            for hook in rested:
+                if hook.rest is not None:
+                    self._call(hook, hook.rest, step)
+            for hook in self._at_steps:
+                # Disarmed from another thread meanwhile, it is not begun any more.
+                if hook.armed:
+                    self._call(hook, hook.after, step)
+        finally:
+            self.quiet = False
 
     def _switch_modules(self, on: bool) -> None:
         if on and not self._registered:
@@ -247,7 +228,7 @@ class Switchboard:
         for hook in self.hooks:
             if hook.armed:
                 hook.refuse(self.broken)
-        self._modules = self._ops = ()
+        self._modules = self._ops = self._at_steps = ()
         self.drop_module_hooks()
 
     def _before_module(self, module: Any, inputs: Any) -> None:
@@ -376,7 +357,7 @@ class Switchboard:
     def forget(self) -> None:
         """Let go of everything in a forked child, whose one thread is the one that forked."""
         self.hooks = []
-        self._modules = self._ops = ()
+        self._modules = self._ops = self._at_steps = ()
         self.drop_module_hooks()
         self.take_out_mode()
 

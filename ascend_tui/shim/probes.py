@@ -99,7 +99,7 @@ class Probes:
             if command.started:
                 command.started = False
                 self._tell(probe, command, "its probe is off")
-        probe.every_step, probe.now_and_then, probe.samplers = [], [], []
+        probe.every_step, probe.now_and_then, probe.samplers, probe.ooms = [], [], [], []
         closers, probe.closers = probe.closers, []
         for close in closers:
             try:
@@ -131,15 +131,25 @@ class Probes:
             for probe, call in self.now_and_then:
                 self._guarded(probe, call, step)
 
-    def _guarded(self, probe: Probe, call: Callable[[int], Any], step: int) -> None:
+    def _guarded(self, probe: Probe, call: Callable[..., Any], *args: int, where: str = "step hook") -> None:
         if probe.failed is not None:
             return
         try:
-            call(step)
+            call(*args)
         except Exception as error:
             if raised_by_signal(error):
                 raise
-            self.disable(probe, "step hook", error)
+            self.disable(probe, where, error)
+
+    def at_oom(self, index: int, requested: int, total: int, free: int) -> None:
+        """Tell the probes of an allocation that failed; on the thread that asked for it."""
+        for probe in list(self.loaded.values()):
+            for call in list(probe.ooms):
+                self._guarded(probe, call, index, requested, total, free, where="oom observer")
+
+    def wants_ooms(self) -> bool:
+        """Tell whether a probe wants to hear of an allocation that failed."""
+        return any(probe.ooms for probe in list(self.loaded.values()))
 
     # The shim's thread, between requests.
 
@@ -234,6 +244,7 @@ class Probes:
     def end(self, probe: Probe, command: Command, why: str) -> None:
         """End a command: disarm its hooks and call its `stop`."""
         command.started = False
+        command.why = why
         for hook in command.hooks:
             hook.disarm()
         if command.stop is not None:
@@ -290,6 +301,10 @@ class Probes:
                 "reason": why,
             }
         )
+        # Events are neither kept nor have a step: a record tells every monitor where the switch lies.
+        phase = "started" if why == "started" else "ended"
+        data = {"plugin": probe.name, "name": command.name, "phase": phase, "reason": why}
+        self.emit("core", "command", data, None)
 
 
 def describe(holder: Optional[Dict[str, Any]]) -> str:

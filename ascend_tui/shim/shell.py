@@ -20,6 +20,8 @@ queue: Deque[Callable[[], None]] = deque()
 imported: List[str] = []
 """What of the standard library was first imported by us; Python cannot forget it safely."""
 _thunk: List[Any] = []
+_observed: List[str] = []
+"""The kinds of devices whose allocator tells us of an OOM."""
 _fork_callback: List[Any] = []
 
 
@@ -36,6 +38,18 @@ def watch_forks() -> None:
     if not _fork_callback:
         os.register_at_fork(after_in_child=_after_fork_in_child)
         _fork_callback.append(True)
+
+
+def _on_oom(index: int, requested: int, total: int, free: int) -> None:
+    if agent is not None:
+        agent.probes.at_oom(index, requested, total, free)
+
+
+def watch_ooms(kind: str, attach: Callable[[Callable[..., None]], Any]) -> None:
+    """Have the allocator of this kind of device call us when it is out of memory, once per process."""
+    if kind not in _observed:
+        _observed.append(kind)
+        attach(_on_oom)
 
 
 def _run_queue(_: Any) -> int:
@@ -82,6 +96,8 @@ def residue() -> List[str]:
         left.append("modules of the standard library: " + ", ".join(imported))
     if _fork_callback:
         left.append("one fork callback that does nothing (CPython cannot unregister it)")
+    if _observed:
+        left.append("one out-of-memory observer that does nothing (torch cannot unregister it)")
     if _thunk:
         left.append("one ctypes thunk for pending calls (CPython may hold its address)")
     return left

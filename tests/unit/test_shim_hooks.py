@@ -21,7 +21,8 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 from ascend_tui.shim import hooks as shim_hooks  # noqa: E402
 from ascend_tui.shim.governor import Governor  # noqa: E402
-from ascend_tui.shim.hooks import Hook, Switchboard  # noqa: E402
+from ascend_tui.shim.hook import Hook  # noqa: E402
+from ascend_tui.shim.hooks import Switchboard  # noqa: E402
 from ascend_tui.shim.modes import BottomMode, make_mode, refusal  # noqa: E402
 from ascend_tui.shim.modules import ModulePaths, is_at_a_modules_hooks  # noqa: E402
 from ascend_tui.shim.steps import OptimizerHook, Steps  # noqa: E402
@@ -71,9 +72,13 @@ class Board:
                 hook.retire()
 
     def add(
-        self, kind: str, after: Callable[..., Any] | None = None, before: Callable[..., Any] | None = None
+        self,
+        kind: str,
+        after: Callable[..., Any] | None = None,
+        before: Callable[..., Any] | None = None,
+        rest: Callable[[int], Any] | None = None,
     ) -> Hook:
-        hook = Hook(self.probe, kind, after or (lambda *args: self.seen.append(args[0])), before)
+        hook = Hook(self.probe, kind, after or (lambda *args: self.seen.append(args[0])), before, rest)
         self.board.hooks = [*self.board.hooks, hook]
         return hook
 
@@ -262,6 +267,98 @@ def test_burst_is_measured_but_not_thinned(board: Board) -> None:
     assert board.governor.thinning == 1
 
 
+# Calls at a step.
+
+
+def test_a_step_hook_is_called_where_each_live_step_begins_and_rests_where_the_first_other_does(
+    board: Board,
+) -> None:
+    training, rests = Training(), []
+    hook = board.add("step", rest=rests.append)
+    training.step(3)
+    hook.arm(4, 60)
+    training.step(6)
+    # Armed at the end of the 4th step: from there on four steps are begun, and the one after them is not.
+    assert board.seen == [4, 5, 6, 7]
+    assert rests == [8]
+    assert not hook.armed
+    assert not hook.live
+    assert not board.board.is_wanted()
+    assert registered() == (0, 0)
+
+
+def test_the_governor_thins_a_step_hook_and_each_gap_begins_with_a_rest(board: Board) -> None:
+    training, rests = Training(), []
+    hook = board.add("step", rest=rests.append)
+    board.governor.budget, board.governor.thinning = 0.0, 4
+    hook.arm(40, 60)
+    training.step(42)
+    assert len(board.seen) < 12
+    assert hook.pace >= 4
+    assert all(step % 4 == 0 for step in board.seen)
+    assert rests == [step + 1 for step in board.seen]
+
+
+def test_what_a_step_hook_takes_is_in_the_time_of_the_step_that_it_begins(board: Board) -> None:
+    training = Training()
+    training.step(10)
+    board.add("step", lambda step: time.sleep(0.02)).arm(8, 60)
+    training.step(8)
+    assert board.governor.cost()["share"] > 0.03
+    training.step()
+    armed = [ns for ns, is_armed in board.steps.durations if is_armed]
+    plain = [ns for ns, is_armed in board.steps.durations if not is_armed]
+    assert len(armed) == 8
+    assert min(armed) >= 20_000_000
+    assert sorted(plain)[len(plain) // 2] < 20_000_000
+
+
+@pytest.mark.parametrize("part", ["call", "rest"])
+def test_a_step_hook_that_raises_is_told_and_the_training_goes_on(board: Board, part: str) -> None:
+    wanted = undisturbed_digest(8)
+    calls = []
+
+    def broken(step: int) -> None:
+        calls.append(step)
+        raise RuntimeError("ours")
+
+    training = Training()
+    hook = board.add("step", broken if part == "call" else None, rest=broken if part == "rest" else None)
+    hook.arm(2, 60)
+    training.step(8)
+    assert training.digest() == wanted
+    assert len(calls) == 1
+    assert [(one[0], one[1], str(one[2])) for one in board.faults] == [(board.probe, "step hook", "ours")]
+
+
+def test_a_step_hook_does_not_begin_while_a_graph_is_recorded_and_one_that_runs_is_left_alone(
+    board: Board,
+) -> None:
+    training = Training()
+    runs, waits, modules = board.add("step"), board.add("step"), board.add("module")
+    runs.arm(50, 60)
+    training.step()
+    waits.arm(50, 60)
+    modules.arm(50, 60)
+    # The agent says so at a boundary at which the device records.
+    board.board.in_capture()
+    assert "records a graph" in str(waits.refused)
+    assert not waits.armed
+    assert runs.armed
+    assert modules.armed
+    assert runs.refused is modules.refused is None
+
+
+def test_the_ops_of_a_step_hook_are_not_taken_for_the_trainings(board: Board) -> None:
+    training = Training()
+    ops = board.add("op")
+    board.add("step", lambda step: torch.full((3,), 3.0).erfinv()).arm(3, 60)
+    ops.arm(3, 60)
+    training.step(4)
+    assert "aten.erfinv.default" not in {str(one) for one in board.seen}
+    assert "aten.addmm.default" in {str(one) for one in board.seen}
+
+
 # Callbacks: guarded, ignored, in order.
 
 
@@ -298,7 +395,7 @@ def test_callback_that_raises_is_told_and_never_called_again(board: Board, kind:
     assert not hook.armed
 
 
-@pytest.mark.parametrize("kind", ["module", "op"])
+@pytest.mark.parametrize("kind", ["module", "op", "step"])
 def test_keyboard_interrupt_in_a_callback_is_the_users(board: Board, kind: str) -> None:
     def interrupt(*args: Any) -> None:
         raise KeyboardInterrupt
@@ -507,9 +604,10 @@ def test_numbers_are_bit_identical_with_everything_armed(board: Board, around: A
     training = Training()
     board.add("module").arm(4, 60)
     board.add("op").arm(4, 60)
+    board.add("step").arm(4, 60)
     training.step(6, around)
     assert training.digest() == wanted
-    assert {type(one).__name__ for one in board.seen} >= {"Linear", "OpOverload"}
+    assert {type(one).__name__ for one in board.seen} >= {"Linear", "OpOverload", "int"}
     assert board.faults == []
 
 
