@@ -138,11 +138,12 @@ class MonitorApp(App[None]):
 
     def draw_lines(self) -> None:
         """Bring status line and footer up to date."""
-        if not self.screen_stack:
-            return  # A timer or a frame came in while the app closes.
-        base = self.screen_stack[0]
+        base = self.screen_stack[0] if self.screen_stack else None
+        status, line = (base.query(StatusLine), base.query(KeyLine)) if base else ((), ())
+        if not status or not line:
+            return  # A timer or a frame came in while the app opens or closes.
         notice, ends = self._notice
-        base.query_one(StatusLine).show(
+        status.first().show(
             self.shown.status,
             position=self.shown.position,
             frozen_frames=self.shown.waiting,
@@ -150,7 +151,7 @@ class MonitorApp(App[None]):
             notice=notice if self.clock() < ends else "",
             silent_s=self.shown.silent_s(self.clock(), self.tick_s),
         )
-        base.query_one(KeyLine).show(self.keys.hints())
+        line.first().show(self.keys.hints())
 
     def say(self, words: str) -> None:
         """Show a notice in the status line for a few seconds."""

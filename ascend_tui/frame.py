@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from ascend_tui.frozen import frozen
-from ascend_tui.plugin import Alert, Message
+from ascend_tui.plugin import Alert, Mark, Message
 from ascend_tui.target import TargetId
 
 SCHEMA = "ascend-tui/1"
@@ -81,11 +81,12 @@ class TargetStatus:
 
 @frozen
 class TargetFrame:
-    """One target at one tick.  `alerts` are those since the tick before."""
+    """One target at one tick.  `alerts` and `marks` are those since the tick before."""
 
     status: TargetStatus
     plugins: Mapping[str, Any]
     alerts: tuple[Alert, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
 
 @frozen
@@ -147,6 +148,7 @@ def json_lines(frame: Frame) -> list[dict[str, Any]]:
             "target": as_json(one.status),
             "plugins": {name: _snapshot(snapshot) for name, snapshot in one.plugins.items()},
             "alerts": as_json(one.alerts),
+            "marks": as_json(one.marks),
         }
         for one in frame.targets
     ]

@@ -21,6 +21,8 @@ from ascend_tui.convoy import Convoy
 from ascend_tui.decode import residue_lines
 from ascend_tui.frame import Failed, Frame, TargetFrame
 from ascend_tui.link import Link
+from ascend_tui.machine import Ask, Machine
+from ascend_tui.marks import mark_of
 from ascend_tui.passive import Look, PassiveLink
 from ascend_tui.plugin import (
     Alert,
@@ -39,6 +41,8 @@ from ascend_tui.target import Target, TargetId
 WAKE_S = 0.25
 MOST_EVENTS = 1000
 """Handed on at once; plugins that answer each other's events for ever must not stop the clock."""
+MOST_MARKS = 1000
+"""In one frame, the newest: a first attach may bring those of weeks."""
 
 
 class Session:
@@ -68,7 +72,9 @@ class Session:
         self._failed: dict[str, str] = {}
         self._probes: list[tuple[Plugin, str]] = []
         self._looks: list[tuple[str, Look]] = []
+        self._asks: list[tuple[str, Ask]] = []
         self._alerts: dict[TargetId, list[Alert]] = {}
+        self._marks: dict[TargetId, deque[Mark]] = {}
         self._events: deque[Event] = deque()
         self._calls: deque[Callable[[], None]] = deque()
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -79,6 +85,7 @@ class Session:
         self._ended = False
         self._on_frame: Callable[[Frame], None] = lambda frame: None
         self._load()
+        self._machine = Machine(self._asks)
 
     def _load(self) -> None:
         for one in self.plugins:
@@ -89,6 +96,7 @@ class Session:
                 self._collectors[one.name] = resolve(one.plugin.collector)(self._events.append)
                 text = probe_text(one.plugin)
                 look = resolve(one.plugin.outside) if self._passive and one.plugin.outside else None
+                ask = resolve(one.plugin.machine) if one.plugin.machine else None
             except Exception as error:  # noqa: BLE001 - a third party's fault costs its own pane only
                 self._collectors.pop(one.name, None)
                 self._failed[one.name] = f"{type(error).__name__}: {error}"
@@ -97,6 +105,8 @@ class Session:
                 self._probes.append((one.plugin, text))
             if look is not None:
                 self._looks.append((one.name, look))
+            if ask is not None:
+                self._asks.append((one.name, ask))
 
     # What others call, from any thread.
 
@@ -273,7 +283,9 @@ class Session:
         for record in records:
             collector = self._collectors.get(record.plugin)
             if record.plugin == "core":
-                self._core(link.target.id, record)
+                mark = mark_of(link.target.id, record, self.plugins)
+                if mark is not None:
+                    self._events.append(mark)
             elif collector is not None:
                 self._guard(record.plugin, collector.on_record, link.target.id, record)
         if link.is_over and not was_gone:
@@ -282,12 +294,6 @@ class Session:
         self._route()
         return link.news != before
 
-    def _core(self, target: TargetId, record: Record) -> None:
-        if record.kind == "mark":
-            label = Message.of("{label}", label=str(record.data.get("label", "")))
-            sign = str(record.data.get("sign", "m"))[:1]
-            self._events.append(Mark(target, "core", record.wall_s, sign, label, record.step))
-
     def _route(self) -> None:
         for _ in range(MOST_EVENTS):
             if not self._events:
@@ -295,6 +301,8 @@ class Session:
             event = self._events.popleft()
             if isinstance(event, Alert) and event.target in self._links:
                 self._alerts.setdefault(event.target, []).append(event)
+            elif isinstance(event, Mark) and event.target in self._links:
+                self._marks.setdefault(event.target, deque(maxlen=MOST_MARKS)).append(event)
             for name, collector in list(self._collectors.items()):
                 self._guard(name, collector.on_event, event)
 
@@ -306,7 +314,17 @@ class Session:
             self._failed[name] = f"{type(error).__name__}: {error}"
             return None
 
+    def _hear_machine(self, now: float) -> None:
+        now_mono = time.monotonic()
+        for name, data in self._machine.take(now_mono):
+            collector = self._collectors.get(name)
+            for link in self._links.values():
+                if collector is not None and not link.is_over:
+                    record = Record(0, name, "machine", link.status(now).step or 0, now, now_mono, data)
+                    self._guard(name, collector.on_record, link.target.id, record)
+
     def _tick(self, now: float) -> None:
+        self._hear_machine(now)
         for name, collector in list(self._collectors.items()):
             self._guard(name, collector.on_tick, now)
         self._route()
@@ -321,5 +339,6 @@ class Session:
                 if reason is not None:
                     snapshots[one.name] = Failed(reason)
             alerts = tuple(self._alerts.pop(link.target.id, ()))
-            targets.append(TargetFrame(link.status(now), snapshots, alerts))
+            marks = tuple(self._marks.pop(link.target.id, ()))
+            targets.append(TargetFrame(link.status(now), snapshots, alerts, marks))
         self._on_frame(Frame(now, tuple(targets)))

@@ -43,6 +43,9 @@ class View:
 class Pane(Vertical, can_focus=True):
     """Frame one plugin's diagnosis; see the module for what a subclass gives."""
 
+    TELLS: tuple[str, ...] = ()
+    """Names of commands of which `mode` says itself that they are on."""
+
     def __init__(self, digit: int, loaded: Loaded) -> None:
         """Frame the plugin `loaded` under the key `digit`."""
         super().__init__(id=f"pane-{digit}")
@@ -204,7 +207,9 @@ class Pane(Vertical, can_focus=True):
         if status is not None and self.loaded.plugin:
             titles = {command.name: command.title for command in self.loaded.plugin.commands}
             for state in status.commands:
-                if state.plugin == self.loaded.name and state.phase != "off" and state.name in titles:
+                if state.plugin != self.loaded.name or state.phase == "off" or state.name not in titles:
+                    continue
+                if state.phase != "on" or state.name not in self.TELLS:
                     words.append(f"{tr(titles[state.name])} {tr(_PHASES[state.phase])}")
         if self.has_data and not self._fault:
             words.append(clean(self.mode(self.snapshot)))

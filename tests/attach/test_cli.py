@@ -33,7 +33,7 @@ from ascend_tui.target import read_target, socket_path
 
 pytestmark = needs_ptrace
 
-LINE_KEYS = {"schema", "time", "step", "target", "plugins", "alerts"}
+LINE_KEYS = {"schema", "time", "step", "target", "plugins", "alerts", "marks"}
 TARGET_KEYS = {
     "id",
     "title",
