@@ -11,7 +11,20 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ascend_tui_plugins.memory.snapshot import MemorySnapshot, MemoryValues, Verdict
+from ascend_tui_plugins.memory.snapshot import (
+    Block,
+    Forecast,
+    Holders,
+    MemorySnapshot,
+    MemoryValues,
+    Reuse,
+    Segment,
+    Segments,
+    Site,
+    Slope,
+    Verdict,
+    Worker,
+)
 from ascend_tui_plugins.stacks.snapshot import NativeThreads, StackFrame, StacksSnapshot, ThreadStack
 
 from ascend_tui.controls import Done, Outcome
@@ -22,7 +35,10 @@ from ascend_tui.target import TargetId
 
 TARGET = TargetId(41233, 991)
 GIB = 2**30
-REASON = Message("the slope is shown; this version does not judge it yet")
+REASON = Message.of("live tensors grow by {rate} a step, all the time: no cache does that", rate="3.10 MiB")
+HOST_REASON = Message.of("host memory grows by {rate} a step, all the time", rate="3.10 MiB")
+SETTLES = Message.of("press {key}: which lines keep what they allocate", key="w")
+FORECAST = Forecast("allocated", 31_240, 28_000, 36_100, 7_800.0, 6_600.0, 9_600.0)
 START = 1_790_000_000.0
 
 
@@ -74,7 +90,7 @@ class Story:
         self.device = device
         self.steps_per_tick = steps_per_tick
         self.tick = 0
-        names = ("rss",) if device == "cpu" else ("allocated", "reserved")
+        names = ("rss",) if device == "cpu" else ("allocated", "reserved", "device_used")
         self.by_step = [Series(name, 1.0) for name in names]
         self.by_time = [Series(name, 1.0) for name in names]
         self.now = self.values(0)
@@ -92,6 +108,7 @@ class Story:
             device_used_bytes=reserved + 2 * GIB,
             device_total_bytes=62 * GIB,
             rss_bytes=9 * GIB,
+            inactive_split_bytes=GIB,
         )
 
     @property
@@ -109,10 +126,10 @@ class Story:
             slope_bytes_per_step=3.1 * 2**20,
             slope_bytes_per_s=11 * 2**20,
             samples=self.step,
-            verdict=Verdict(
-                "leak", 0.7, 2310, Message("the slope is shown; this version does not judge it yet")
-            ),
-            reuse="none" if cpu else "on",
+            verdict=Verdict("leak", 0.7, 120, HOST_REASON if cpu else REASON, SETTLES),
+            slope=Slope("rss" if cpu else "allocated", 3.1 * 2**20, 2.9 * 2**20, 3.3 * 2**20),
+            forecast=None if cpu else FORECAST,
+            reuse=Reuse("none" if cpu else "on"),
             time_curves=tuple(series.curve() for series in self.by_time),
             step_curves=tuple(series.curve() for series in self.by_step),
         )
@@ -208,6 +225,45 @@ def still(since_s: float | None = 42.0, workers: int = 7) -> StacksSnapshot:
     )
 
 
+def holders(phase: Any = "done") -> Holders:
+    """Return who holds what 20 steps allocated: a list with losses, a hook, and a name that is hostile."""
+    place = "/home/me/long/path/to/a/project/"
+    stack = (f"{place}train.py:88 log_loss", f"{place}train.py:141 train_epoch", f"{place}train.py:160 main")
+    cause = Message("kept with its graph: keep loss.item() or .detach() instead")
+    sites = (
+        Site("log_loss", place + "train.py", 88, "log_loss", 4.1 * 2**20, 82 * 2**20, 20, 19, cause, stack),
+        Site("hook", place + "hooks.py", 12, "Recorder.keep", 96 * 2**10, 1920 * 2**10, 40, 19),
+        Site("x", "/tmp/[red]\x1b[31m数据\n集.py", 7, "[bold]进程\u202e", 812.0, 16_240, 20, 20),
+    )
+    return Holders(phase, "allocator history", 20, 2090, sites, 3 * 2**20)
+
+
+def segments() -> Segments:
+    """Return segments one of which is full, one waits for a stream, one is pinned by 64 KiB, one is free."""
+    kib, mib = 2**10, 2**20
+    shown = (
+        Segment(1024 * mib, 1024 * mib, 0, (Block(1024 * mib, "active"),)),
+        Segment(
+            512 * mib,
+            256 * mib,
+            0,
+            tuple(Block(128 * mib, state) for state in ("active", "pending", "free", "active")),
+        ),
+        Segment(
+            256 * mib,
+            64 * kib,
+            0,
+            (Block(100 * mib, "free"), Block(64 * kib, "active"), Block(156 * mib - 64 * kib, "free")),
+        ),
+        Segment(20 * mib, 0, 1, (Block(20 * mib, "free"),)),
+    )
+    total, used = sum(one.total_bytes for one in shown), sum(one.active_bytes for one in shown)
+    return Segments(2080, 9, total, used, 156 * mib - 64 * kib, 20 * mib, 384 * mib, 1, 256 * mib, shown)
+
+
+WORKERS = (Worker(41300, "pt_data_worker", 2**30), Worker(41301, "pt_data_worker", 900 * 2**20))
+
+
 def alert(step: int = 18401, plugin: str = "memory") -> Alert:
     """Return one alert."""
     return Alert(
@@ -217,6 +273,8 @@ def alert(step: int = 18401, plugin: str = "memory") -> Alert:
 
 COMMANDS = (
     Command("reuse", "reuse", "switches the allocator cache off", Lease(200, 600.0), hotkey="r", slows=True),
+    Command("holders", "who holds it", "about 10 % slower", Lease(20, 600.0), hotkey="w", slows=True),
+    Command("segments", "segments", "one look, a few ms", Lease(1, 60.0), hotkey="f"),
     Command("watch", "watch", "costs nothing that can be measured", Lease(200, 600.0), hotkey="o"),
 )
 MEMORY = Loaded(

@@ -6,10 +6,11 @@ committed.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
-from fake import MEMORY, PLAIN, STACKS, Story, moving, still
+from fake import MEMORY, PLAIN, STACKS, WORKERS, Story, holders, moving, segments, still
 
 from ascend_tui.app import MonitorApp
 from ascend_tui.plugin import Message
@@ -101,3 +102,23 @@ def test_stacks_that_rest_are_one_line(snap_compare: Any, monitor: Any) -> None:
         await pilot.pause()
 
     assert snap_compare(app, run_before=before, terminal_size=(120, 40))
+
+
+@pytest.mark.parametrize(
+    ("size", "language"),
+    [((120, 40), "en"), ((80, 24), "zh_CN")],
+    ids=lambda one: one if isinstance(one, str) else f"{one[0]}x{one[1]}",
+)
+def test_who_holds_it(snap_compare: Any, monitor: Any, size: Any, language: str) -> None:
+    app, controls = monitor(MEMORY, *PLAIN, language=language)
+    story = Story()
+    story.forward(700)
+    known = {"holders": holders(), "segments": segments(), "workers": WORKERS}
+
+    async def before(pilot: Any) -> None:
+        controls.deliver(story.frame(plugins={"memory": dataclasses.replace(story.memory(), **known)}))
+        await pilot.pause()
+        await pilot.press("z")
+        await pilot.pause()
+
+    assert snap_compare(app, run_before=before, terminal_size=size)

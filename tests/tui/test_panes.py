@@ -6,7 +6,7 @@ import dataclasses
 from typing import Any
 
 import pytest
-from ascend_tui_plugins.memory.snapshot import MemoryValues
+from ascend_tui_plugins.memory.snapshot import MemoryValues, Reuse
 from fake import BROKEN, MEMORY, PLAIN, Story
 
 from ascend_tui.frame import Failed
@@ -130,7 +130,8 @@ async def test_an_allocator_that_counts_nothing_shows_the_card(monitor: Any) -> 
     snapshot = dataclasses.replace(
         story.memory(),
         lead="device_used",
-        reuse="off",
+        reuse=Reuse("off", at_launch=True),
+        slope=None,
         current=now,
         peak=now,
         step_curves=(card.curve(),),
@@ -142,4 +143,4 @@ async def test_an_allocator_that_counts_nothing_shows_the_card(monitor: Any) -> 
         shown = lines(app)
         assert "device" in shown
         assert "allocated" not in shown
-        assert "reuse off" in app.desk.panes[0].mode(snapshot)
+        assert "reuse off at launch: counters blind, curve is the card" in app.desk.panes[0].mode(snapshot)

@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 LONGEST_FILE = 400
 
 PYTHON_FILES = sorted([*ROOT.glob("ascend_tui/**/*.py"), *ROOT.glob("plugins/**/*.py")])
-PROBES = sorted(ROOT.glob("plugins/*/probe.py"))
+PROBES = sorted(ROOT.glob("plugins/*/probe*.py"))
 TRAVELLING = [ROOT / "ascend_tui" / "wire.py", *sorted(ROOT.glob("ascend_tui/shim/*.py")), *PROBES]
 PLUGIN_FILES = [path for path in PYTHON_FILES if path.is_relative_to(ROOT / "plugins") and path not in PROBES]
 
