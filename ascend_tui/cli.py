@@ -15,6 +15,7 @@ from ascend_tui.commands.output import line, say
 from ascend_tui.config import ConfigError, effective, load
 from ascend_tui.rundir import RunFolderError
 
+SEVERITIES = ("info", "warning", "error", "fatal")
 METHODS = ("auto", "remote_exec", "thread", "pending", "gdb")
 EPILOG = """\
 examples:
@@ -24,6 +25,7 @@ examples:
   ascend-tui attach 41233                  attach to a running training; q leaves, Q removes the shim
   ascend-tui run -- python train.py        start with the shim inside, no ptrace needed
   ascend-tui attach 41233 --headless --json --seconds 60 > memory.jsonl
+  ascend-tui inspect train.log memory.csv  what files say: out of memory, a leak or not
 
 exit codes: 0 ok, 1 findings, 2 usage, 3 refused, 4 target gone
 """
@@ -76,6 +78,9 @@ def build_parser() -> argparse.ArgumentParser:
     one.add_argument(
         "--allow-ptrace", action="store_true", help="let this user's processes attach to it (PR_SET_PTRACER)"
     )
+    one.add_argument(
+        "--no-reuse", action="store_true", help="without the NPU and CUDA allocators' cache, from the start"
+    )
     one.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ...")
 
     one = commands.add_parser("demo", help="watch a small real training of ours")
@@ -99,6 +104,11 @@ def build_parser() -> argparse.ArgumentParser:
     one = commands.add_parser("doctor", help="what stands in the way on this machine")
     one.add_argument("pid", type=int, nargs="?", metavar="PID")
     _json(one)
+
+    one = commands.add_parser("inspect", help="what logs, series, profiles and npu-smi texts say")
+    one.add_argument("files", nargs="+", metavar="FILE|DIR")
+    _json(one)
+    one.add_argument("--fail-on", choices=SEVERITIES, help="exit 1 when something is at least so grave")
 
     commands.add_parser("config", help="the effective settings and where each comes from")
     return parser
@@ -141,6 +151,10 @@ def _dispatch(options: argparse.Namespace) -> int:
         from ascend_tui.commands.manage import do
 
         return do(options.pid, options.name, options.words, options.json, not options.no_wait)
+    if options.command == "inspect":
+        from ascend_tui.commands.inspect import inspect_files
+
+        return inspect_files(options.files, options.json, options.fail_on)
     if options.command == "config":
         for setting in effective(file=options.config):
             line(f"{setting.key} = {setting.value!r}    # {setting.origin}")
@@ -175,4 +189,4 @@ def _watch(options: argparse.Namespace) -> int:
     from ascend_tui.commands.run import run
 
     words = options.words[1:] if options.words[:1] == ["--"] else options.words
-    return run(words, how, config, options.allow_ptrace)
+    return run(words, how, config, options.allow_ptrace, options.no_reuse)

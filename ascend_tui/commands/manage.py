@@ -69,10 +69,13 @@ def _detach(target: Target, as_data: bool) -> int:
 
 
 def do(pid: int, name: str, words: Sequence[str], as_data: bool, wait: bool) -> int:
-    """Carry out what a hotkey does, for scripts: `PLUGIN.COMMAND [start|stop] [key=value …]`."""
+    """Carry out what a hotkey does, for scripts: `PLUGIN.COMMAND [start|stop] [key=value …]`.
+
+    A command may have words of its own for the two: reuse that is started is `off`.
+    """
     plugin_name, _, command = name.partition(".")
-    action = words[0] if words and words[0] in ("start", "stop") else "start"
-    rest = words[1:] if words and words[0] in ("start", "stop") else words
+    asked = words[0] if words and "=" not in words[0] else ""
+    rest = words[1:] if asked else words
     pairs = dict(word.partition("=")[::2] for word in rest)
     if not command or any("=" not in word for word in rest):
         say("say it as: ascend-tui do PID PLUGIN.COMMAND [start|stop] [key=value …]")
@@ -80,6 +83,7 @@ def do(pid: int, name: str, words: Sequence[str], as_data: bool, wait: bool) -> 
     try:
         # What cannot be done is found out before anything is put into the training.
         plugin = None if plugin_name == "core" else _plugin(plugin_name)
+        action = _action(plugin, command, asked)
         lease = _lease(plugin, command, pairs)
     except ValueError as error:
         say(f"{name} was not done: {error}")
@@ -131,6 +135,19 @@ def _plugin(name: str) -> Plugin:
     return plugin
 
 
+def _action(plugin: Plugin | None, command: str, word: str) -> str:
+    """Return `start` or `stop` for the word that was given, if any.  Raises ValueError for an unknown one."""
+    actions = {"": "start", "start": "start", "stop": "stop"}
+    for one in plugin.commands if plugin else ():
+        if one.name == command:
+            starts, stops = one.words
+            actions.update({starts: "start", stops: "stop"})
+    if word not in actions:
+        known = "|".join(filter(None, actions))
+        raise ValueError(f"say it as: ascend-tui do PID PLUGIN.COMMAND [{known}] [key=value …]")
+    return actions[word]
+
+
 def _lease(plugin: Plugin | None, command: str, pairs: Mapping[str, str]) -> Lease:
     """Return the lease that is asked for, else the command's own.  Raises ValueError for what is no lease."""
     known = {one.name: one.lease for one in plugin.commands} if plugin else {}
@@ -147,7 +164,14 @@ def _lease(plugin: Plugin | None, command: str, pairs: Mapping[str, str]) -> Lea
 def _ending(result: Mapping[str, Any]) -> str:
     if "steps" not in result:
         return ""
-    return f"; its lease ends after {result['steps']} steps or {result['seconds']:.0f} s"
+    return f"; its lease ends after {result['steps']} steps or {result['seconds']:.0f} s{_says(result)}"
+
+
+def _says(result: Mapping[str, Any]) -> str:
+    """Return the sentence that a probe gave with its answer (`says`), to go behind another one."""
+    told = result.get("result")
+    says = told.get("says") if isinstance(told, Mapping) else None
+    return f"; {says}" if says else ""
 
 
 def _core(client: ShimClient, command: str, pairs: Mapping[str, str]) -> dict[str, Any]:
@@ -179,7 +203,8 @@ def _command(
     if action == "start" and wait:
         # The shim may have cut the lease.
         seconds = float(result.get("seconds", lease.seconds))
-        say(f"{plugin.name}.{command} runs; waiting for its lease (at most {seconds:.0f} s)")
+        says = _says(result)
+        say(f"{plugin.name}.{command} runs{says}; waiting for its lease (at most {seconds:.0f} s)")
         result["ended"] = _wait(client, plugin.name, command, seconds + 10.0)
         result["phase"] = "off"
     return result

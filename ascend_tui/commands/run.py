@@ -24,12 +24,22 @@ from ascend_tui.inject.launch import prepare
 from ascend_tui.rundir import RunFolder, default_root
 from ascend_tui.target import RefusedError, Target, is_launcher, ranks_below
 
+UNCACHED = ("PYTORCH_NO_NPU_MEMORY_CACHING", "PYTORCH_NO_CUDA_MEMORY_CACHING")
+NO_REUSE = (
+    "reuse is off for the whole run: each block of NPU and CUDA memory comes from the driver and goes back "
+    "there, which is slow; torch counts none, so the curve is the whole card's; a CPU training is unchanged"
+)
 START_S = 30.0
 TELL_S = 15.0
 
 
-def run(command: Sequence[str], how: Watch, config: Config, allow_ptrace: bool = False) -> int:
+def run(
+    command: Sequence[str], how: Watch, config: Config, allow_ptrace: bool = False, no_reuse: bool = False
+) -> int:
     """Run `command` with the shim inside it; its exit code is ours when it ends by itself.
+
+    `no_reuse` switches the caching allocators off for its whole life, which only the environment of its start
+    can do on an NPU.
 
     What it starts gets a shim too: of a launcher, every rank is watched. Its output goes to a file while the
     screen has the terminal, and to stderr with --headless.
@@ -40,6 +50,9 @@ def run(command: Sequence[str], how: Watch, config: Config, allow_ptrace: bool =
     place = Path(tempfile.mkdtemp(prefix="ascend-tui-run-"))
     try:
         environment = prepare(os.environ, shim.payload(), place, allow_ptrace)
+        if no_reuse:
+            environment.update(dict.fromkeys(UNCACHED, "1"))
+            say(NO_REUSE)
         log = None if how.headless else _log(config)
         try:
             child = start(command, environment, log)
