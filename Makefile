@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV_FLAGS ?=
 DEMO ?= --fault leak
+VERDICTS ?=
 # Two at once, however many cores there are: most of a test is a training that starts.
 TESTERS ?= 2
 CYCLES ?= 2000
@@ -17,7 +18,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 HAS_TORCH := $(BIN)/python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench soak proofs screenshots clean
+.PHONY: help demo test verdicts bench soak proofs screenshots clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -32,6 +33,9 @@ test: $(VENV)/.test  ## format, lint, types, layers, tests: what has to pass bef
 	$(BIN)/lint-imports > $(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }
 	$(BIN)/python -m tests.cann_sim.build
 	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile
+
+verdicts: $(VENV)/.test  ## attach to trainings with a known truth and print what the memory verdict says: VERDICTS=options
+	$(BIN)/python -m tests.verdicts $(VERDICTS)
 
 bench: $(VENV)/.bench  ## measure what an attach costs a training, peers beside
 	$(BIN)/python -m bench

@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...] [--quick]`: idle, latency, cycles, screen."""
+"""`python -m bench [NAME ...] [--quick]`: idle, latency, cycles, holders, host, screen, reuse, weeks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from bench import cycles, idle, latency, screen
+from bench import cycles, holders, host, idle, latency, reuse, screen, weeks
 from bench.target import busy
 
 # Where torch_npu is installed for the tests, `import torch` would fail for want of CANN.
@@ -16,7 +16,12 @@ os.environ.setdefault("TORCH_DEVICE_BACKEND_AUTOLOAD", "0")
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("names", nargs="*", metavar="NAME", help="idle, latency, cycles, screen (all)")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="idle, latency, cycles, holders, host, screen, reuse, weeks (all)",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a measurement")
     options = parser.parse_args()
     quick = options.quick
@@ -24,7 +29,11 @@ def main() -> int:
         "idle": lambda: idle.run(6 if quick else 36),
         "latency": lambda: latency.run(3 if quick else 15),
         "cycles": lambda: cycles.run(20 if quick else 200),
+        "host": lambda: host.run(50 if quick else 300),
         "screen": lambda: screen.run(6 if quick else 20),
+        "holders": lambda: holders.run(3 if quick else 12),
+        "reuse": lambda: reuse.run(3 if quick else 12),
+        "weeks": lambda: weeks.run(300_000 if quick else 18_000_000),
     }
     unknown = set(options.names) - set(runs)
     if unknown:
