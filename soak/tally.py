@@ -101,7 +101,8 @@ class Tally:
         if not self.ratios:
             return "-"
         ours = f"p50 {median(self.with_ms):.2f} / {median(self.without_ms):.2f} ms"
-        return f"{ours}, paired ratio {median(self.ratios):.3f}, floor ±{median(self.floors):.3f}"
+        floor = f"±{median(self.floors):.3f}" if self.floors else "unknown: too few pairs"
+        return f"{ours}, paired ratio {median(self.ratios):.3f}, floor {floor}"
 
     def _some_growth(self) -> list[dict[str, Any]]:
         """Return the first, some between and the last of what was noted of memory."""

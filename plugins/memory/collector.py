@@ -138,7 +138,7 @@ class _Memory:
             self._take_mark(record)
 
     def _take_reading(self, record: Record) -> None:
-        self.device = str(record.data.get("device", self.device)).partition(":")[0]
+        self.device = decode.words(record.data.get("device", self.device))
         if is_off_at_launch(record.data):
             self.reuse = Reuse("off", at_launch=True)
         elif self.reuse.at_launch:
@@ -178,7 +178,7 @@ class _Memory:
             self.publish(Mark(self.target, "memory", record.wall_s, sign, label, record.step))
 
     def _take_machine(self, record: Record) -> None:
-        if self.device != "npu":
+        if not self.device.startswith("npu"):
             return
         self.card = card_of(record.data, self.target.pid)
         alarms_now = alarms(self.card) if self.card else []

@@ -328,6 +328,11 @@ class _Judge:
             confidence = min(0.95, 0.6 + 0.1 * (lead.span / LEAST_STEPS / 4)) if not facts.of_file else 0.7
             since = lead.flat_since if lead.kind != "flat" else None
             reason = Message.of("flat within {share}", share=share(_swing(lead)))
+            if facts.blind:
+                reason = Message.of(
+                    "the whole card is flat within {share}: without its cache torch counts nothing",
+                    share=share(_swing(lead)),
+                )
             return Verdict("steady", round(confidence, 2), None if since is None else _whole(since), reason)
         reason = Message.of("it swings by {size} and shows no direction yet", size=byte_size(lead.swing))
         return Verdict("undecided", 0.0, None, reason, None if facts.of_file else _WAIT)

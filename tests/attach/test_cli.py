@@ -72,6 +72,14 @@ MEMORY_KEYS = {
     "verdict",
     "reason",
     "reuse",
+    "slope",
+    "forecast",
+    "revision",
+    "holders",
+    "segments",
+    "workers",
+    "oom",
+    "card",
 }
 VALUE_KEYS = {
     "allocated_bytes",
@@ -80,8 +88,11 @@ VALUE_KEYS = {
     "device_used_bytes",
     "device_total_bytes",
     "rss_bytes",
+    "inactive_split_bytes",
+    "workers_rss_bytes",
+    "pinned_bytes",
 }
-VERDICT_KEYS = {"kind", "confidence", "since_step", "reason"}
+VERDICT_KEYS = {"kind", "confidence", "since_step", "reason", "settles"}
 PS_KEYS = {
     "schema",
     "pid",

@@ -261,7 +261,8 @@ def test_after_a_detach_is_left_what_it_named_and_nothing_else(training: Trainin
             twice = shown
     # Whether the main thread had to be asked for something is a matter of the moment.
     assert {line for line in said[-1] if line not in said[1] and "thunk" not in line} == set()
-    assert shown["mappings"]["other"] <= twice["mappings"]["other"] + 1
+    # Python's own arenas come one by one as the probes' texts are compiled, and are used again.
+    assert shown["mappings"]["other"] <= twice["mappings"]["other"] + 2
     assert all(shown["mappings"][kind] <= twice["mappings"][kind] for kind in ("stacks", "heaps"))
 
 

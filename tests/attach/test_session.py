@@ -237,7 +237,9 @@ def test_how_a_target_ended_is_said_and_its_last_picture_stays(tmp_path: Path, e
             if end == "KILL":
                 process.send_signal(signal.SIGKILL)
             else:
-                go.write_text(end)
+                # Renamed, so that it is never there without its text.
+                (tmp_path / "text").write_text(end)
+                (tmp_path / "text").rename(go)
             gone = watcher.state(target, "exited")
             assert reason(gone) == f"target exited ({said})"
             assert len(gone.plugins["memory"]) > 3

@@ -27,7 +27,7 @@ SEED = 11
 @needs_torch
 def test_a_short_soak_harms_nothing_and_leaves_nothing(place: Place) -> None:
     tally = Tally(SEED, place.device)
-    cycles.run(tally, 8, 4, 1.0)
+    cycles.run(tally, 8, 4, 3.0)
     assert tally.harm == ""
     assert (tally.cycles, sum(tally.kills.values())) == (8, 4)
     assert sum(tally.attached.values()) >= 8

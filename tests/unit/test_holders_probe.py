@@ -17,6 +17,7 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch.utils import _python_dispatch  # noqa: E402
 
+from ascend_tui.shim import modes  # noqa: E402
 from ascend_tui.shim.governor import Governor  # noqa: E402
 from ascend_tui.shim.hooks import Switchboard  # noqa: E402
 from ascend_tui.shim.probes import Probes  # noqa: E402
@@ -35,7 +36,9 @@ def space_of(name: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def training() -> Iterator[Training]:
+def training(monkeypatch: pytest.MonkeyPatch) -> Iterator[Training]:
+    # Another test of this process may have compiled something, which is for good.
+    monkeypatch.setattr(modes, "is_compile_in_use", lambda: False)
     one = Training()
     yield one
     one.end()
