@@ -21,7 +21,7 @@ FLOORS = {
 FLOOR_OF_FILE = 0.005
 LEAST_STEPS = 60.0
 LEAST_POINTS = 15
-LEAST_OF_HOST = 8
+LEAST_OF_HOST = 6
 """Of what is read once a second."""
 FULL = 0.95
 """Share of the card that live tensors need at most, from which on it is simply too small."""

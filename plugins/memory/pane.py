@@ -216,7 +216,7 @@ class MemoryPane(Pane):
         lines: list[Line] = []
         for _, table in sorted(tables, key=lambda one: -one[0]):
             lines += [*table, ""]
-        return lines + _workers(snapshot, cells) + hints
+        return lines + _workers(snapshot, cells) + _card(snapshot, cells) + hints
 
     def _say_detail(self, lines: list[Line]) -> None:
         """Show as much of the tables as there is room for, and say what is out of sight."""
@@ -250,4 +250,24 @@ def _workers(snapshot: MemorySnapshot, cells: int) -> list[Line]:
         return []
     each = (f"{clean(one.name)} {one.pid} {byte_size(one.rss_bytes)}" for one in snapshot.workers[:8])
     words = tr("processes it started: {names}", names=", ".join(each))
+    return [[(part, "")] for part in fold(words, cells)]
+
+
+def _card(snapshot: MemorySnapshot, cells: int) -> list[Line]:
+    """Return what npu-smi says of the card, where it was asked and knows the process."""
+    card = snapshot.card
+    if card is None:
+        return []
+    parts = [clean(card.name)]
+    if card.temp_c is not None:
+        parts.append(f"{card.temp_c:.0f} °C")
+    if card.health:
+        parts.append(clean(card.health))
+    if card.own_bytes is not None:
+        parts.append(tr("this process {size}", size=byte_size(card.own_bytes)))
+    if card.others:
+        parts.append(tr("{n} others {size}", n=count(card.others), size=byte_size(card.others_bytes or 0)))
+    if card.unseen_bytes:
+        parts.append(tr("of no visible process {size}", size=byte_size(card.unseen_bytes)))
+    words = tr("npu-smi: {parts}", parts=", ".join(parts))
     return [[(part, "")] for part in fold(words, cells)]

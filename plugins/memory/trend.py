@@ -2,7 +2,7 @@
 
 A `Track` keeps the newest samples one by one and older ones as medians of three, of nine and so on
 (Rousseeuw and Bassett's remedian, 1990): a spike of an evaluation does not move it, and a median stays a
-median at every resolution.  `shape` looks at windows that all end now, each half as long as the one before:
+median at every resolution.  `shape` looks at windows that all end now, each shorter than the one before:
 growth counts only when no shorter window contradicts it, so that a leak that stopped is withdrawn and one
 that began late is found.
 """
@@ -17,6 +17,8 @@ from typing import Literal
 
 from ascend_tui.frozen import frozen
 
+NARROWER = 0.7
+"""Length of each window against the one before."""
 KEPT = 48
 """Entries of one resolution; three times as many samples per entry in the next."""
 PARTS = 12
@@ -141,7 +143,7 @@ def shape(track: Track, floor: float, least_span: float = 0.0, least_points: int
         if len(newest) < min(least_points, PARTS) or (windows and span < least_span):
             break
         windows.append(_Window(newest, floor))
-        span /= 2
+        span *= NARROWER
     for number, window in enumerate(windows):
         if window.decelerates:
             # Growth that slows down, as that of a cache which learns ever fewer new shapes, looks straight in

@@ -148,7 +148,11 @@ def reuse_words(reuse: Reuse, cells: int) -> str:
         ]
     else:
         name = tr(_OFF.get(reuse.how, msgid("reuse off")))
+        if reuse.every > 1:
+            name = tr("{mode} in one of {n} steps", mode=name, n=reuse.every)
         spent = "" if reuse.cost_us is None else tr("{time}/step", time=_micros(reuse.cost_us))
+        if reuse.every > 1 and spent:
+            spent = tr("{time} each time", time=_micros(reuse.cost_us or 0.0))
         slower = "" if reuse.slower is None else f"×{reuse.slower:.2f}"
         means = ", ".join(part for part in (reuse.how, spent, slower) if part)
         paid = ", ".join(part for part in (spent, slower) if part)

@@ -167,6 +167,15 @@ def test_the_mode_is_what_is_really_done_and_its_cost(reuse: Reuse, cells: int, 
     assert reuse_words(reuse, cells) == words
 
 
+def test_reuse_that_is_off_in_some_steps_only_is_not_called_off() -> None:
+    thin = Reuse("off", "empty_cache", cost_us=17_000.0, slower=1.04, every=8)
+    assert (
+        reuse_words(thin, 90)
+        == "reuse across steps off in one of 8 steps: empty_cache, 17 ms each time, ×1.04"
+    )
+    assert "one of 8" in reuse_words(thin, 50)
+
+
 def test_few_rows_keep_what_tells_most_and_a_cut_sentence_says_so() -> None:
     snapshot = leak(revision=Revision("cache", "leak", 512))
     assert plain(lines_of(snapshot, 56, 8, 150, CAN)) == [
