@@ -20,6 +20,8 @@ FLOORS = {
 }
 FLOOR_OF_FILE = 0.005
 LEAST_STEPS = 60.0
+LATELY = 3 * LEAST_STEPS
+"""Growth that began no longer ago than this may still go on; what swings long after it does not."""
 LEAST_POINTS = 15
 LEAST_OF_HOST = 6
 """Of what is read once a second."""

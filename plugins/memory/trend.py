@@ -280,12 +280,13 @@ class _Window:
 
     def _flat_since(self, points: Sequence[Point]) -> float:
         tail = [value for _, value in points[-max(3, len(points) // 4) :]]
-        swing = median([abs(value - self.level) for value in tail])
-        allowed = max(4 * swing, self.floor / 2, 0.02 * self.change)
+        swings = sorted(abs(value - self.level) for value in tail)
+        allowed = max(2 * swings[len(swings) * 7 // 10], self.floor / 2, 0.02 * self.change)
         since, off = points[-1][0], 0
         for at, value in reversed(points):
-            off = off + 1 if abs(value - self.level) > allowed else 0
-            if off == 3:
+            # It came from below; what swings about its level, also at the very end, has not left it.
+            off = off + 1 if value < self.level - allowed else 0
+            if off >= 3 and since < points[-1][0]:
                 break
             if not off:
                 since = at

@@ -20,6 +20,7 @@ from .limits import (
     FULL,
     IN_PIECES,
     LARGER_WORK,
+    LATELY,
     LEAST_STEPS,
     MIB,
     MOSTLY,
@@ -62,15 +63,8 @@ class _Judge:
 
     def diagnosis(self) -> Diagnosis:
         """Ask one question after the other, the gravest first."""
-        for ask in (
-            self._leak,
-            self._host_leak,
-            self._external,
-            self._returned,
-            self._reserve,
-            self._capacity,
-            self._buffers,
-        ):
+        grave = (self._leak, self._host_leak, self._external)
+        for ask in (*grave, self._returned, self._reserve, self._capacity, self._buffers):
             found = ask()
             if found is not None:
                 return found
@@ -267,7 +261,9 @@ class _Judge:
             found = self.shapes.get(name)
             if found is None or found.rise <= 0 or self._is_warm_up(found):
                 continue
-            if name == "rss" and name != self.facts.lead and self._is_of_device(found):
+            beside = name in ("rss", "outside") and name != self.facts.lead
+            if beside and (found.rise < max(64 * MIB, 0.05 * found.level) or self._is_of_device(found)):
+                # Host memory breathes by some megabytes; beside a device that is not worth a word.
                 continue
             if found.kind in ("jumped", "stopped") and self._is_fresh(found):
                 return self._not_yet(found)
@@ -288,7 +284,8 @@ class _Judge:
 
     def _is_fresh(self, found: Shape) -> bool:
         flat = found.flat_since if found.flat_since is not None else found.end
-        return not self.facts.of_file and found.end - flat < LEAST_STEPS
+        since = found.since if found.since is not None else found.start
+        return not self.facts.of_file and found.end - flat < LEAST_STEPS and found.end - since < LATELY
 
     def _not_yet(self, found: Shape) -> Diagnosis:
         reason = Message.of("grew by {size} lately: whether that goes on is not known yet", size=_up(found))

@@ -133,6 +133,22 @@ def test_swings_with_a_memory_are_hardly_ever_taken_for_growth() -> None:
     assert found <= 8  # of 400
 
 
+def test_a_level_reached_long_ago_with_dips_to_the_old_one_is_flat_since_then() -> None:
+    chooser = random.Random(5)
+    values = [300.0 + min(60.0, max(0, index - 200) * 0.3) for index in range(1000)]
+    values = [300.0 if chooser.random() < 0.15 else value + chooser.gauss(0.0, 2.0) for value in values]
+    values[-4:] = [300.0, 360.0, 300.0, 330.0]
+    found = shape(track(values), FLOOR)
+    assert found.kind in ("stopped", "jumped")
+    assert found.flat_since == pytest.approx(400, abs=60)
+
+
+def test_growth_no_larger_than_what_swings_is_none() -> None:
+    chooser = random.Random(6)
+    values = [350.0 + 0.1 * max(0, index - 300) + chooser.uniform(-30.0, 20.0) for index in range(600)]
+    assert shape(track(values), FLOOR, least_span=60.0).kind != "grows"
+
+
 def test_any_series_has_a_shape() -> None:
     chooser = random.Random(9)
     for size, wild in itertools.product((1, 2, 3, PARTS, 5 * PARTS, 900), (0.0, 1.0, 1e12)):
