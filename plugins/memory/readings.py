@@ -144,6 +144,7 @@ class Readings:
         used, reserved = amounts.get("device_used_bytes"), amounts.get("reserved_bytes")
         if used is not None and reserved is not None:
             self._add("outside", at, used - reserved)
+            self.now["outside_bytes"] = max(0, used - reserved)
 
     def take_host(self, record: Record) -> None:
         """Take what is told once a second: the workers' memory and the page-locked memory."""

@@ -30,6 +30,8 @@ class MemoryValues:
     own thread may ask the driver; `inactive_split_bytes` are free parts of segments that are in use, which
     no `empty_cache` can give back; `rss_bytes` is the host memory of the process, `workers_rss_bytes` that of
     the processes it started, together; `pinned_bytes` is page-locked host memory of torch's own allocator.
+    `outside_bytes` is what is used on the card outside torch's allocator, by others and by the driver: the
+    difference of two numbers of one and the same reading.
     """
 
     allocated_bytes: int | None = None
@@ -41,13 +43,7 @@ class MemoryValues:
     inactive_split_bytes: int | None = None
     workers_rss_bytes: int | None = None
     pinned_bytes: int | None = None
-
-    @property
-    def outside_bytes(self) -> int | None:
-        """Return what is used on the card outside torch's allocator: others, and the driver's own."""
-        if self.device_used_bytes is None or self.reserved_bytes is None:
-            return None
-        return max(0, self.device_used_bytes - self.reserved_bytes)
+    outside_bytes: int | None = None
 
     @property
     def unused_bytes(self) -> int | None:

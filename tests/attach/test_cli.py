@@ -91,6 +91,7 @@ VALUE_KEYS = {
     "inactive_split_bytes",
     "workers_rss_bytes",
     "pinned_bytes",
+    "outside_bytes",
 }
 VERDICT_KEYS = {"kind", "confidence", "since_step", "reason", "settles"}
 PS_KEYS = {

@@ -178,8 +178,8 @@ FAULTS = {
 }
 
 
-def test_a_fault_of_ours_ends_the_probe_and_not_the_training(tmp_path: Path, place: Place) -> None:
-    with Living(tmp_path / "run", place) as training:
+def test_a_fault_of_ours_ends_the_probe_and_not_the_training(tmp_path: Path) -> None:
+    with Living(tmp_path / "run", CPU) as training:
         attach(training.target, name="test", writable=True).client.close()
         with Client(socket_path(training.target)) as client:
             client.hello()

@@ -106,6 +106,7 @@ class Story:
             active_bytes=allocated + GIB // 2,
             reserved_bytes=reserved,
             device_used_bytes=reserved + 2 * GIB,
+            outside_bytes=2 * GIB,
             device_total_bytes=62 * GIB,
             rss_bytes=9 * GIB,
             inactive_split_bytes=GIB,

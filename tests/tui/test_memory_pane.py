@@ -171,9 +171,8 @@ async def test_the_card_is_a_third_curve_while_it_is_apart_from_torch(monitor: A
 
     def outside(share: float) -> MemorySnapshot:
         used = int(reserved / (1 - share))
-        return dataclasses.replace(
-            snapshot, current=dataclasses.replace(snapshot.current, device_used_bytes=used)
-        )
+        now = dataclasses.replace(snapshot.current, device_used_bytes=used, outside_bytes=used - reserved)
+        return dataclasses.replace(snapshot, current=now)
 
     async with app.run_test(size=(120, 40)) as pilot:
         seen = []

@@ -243,6 +243,7 @@ def test_the_gaps_between_the_curves_and_the_host_are_named() -> None:
         active_bytes=42 * 2**30,
         reserved_bytes=58 * 2**30,
         device_used_bytes=60 * 2**30,
+        outside_bytes=2 * 2**30,
         rss_bytes=9 * 2**30,
         inactive_split_bytes=2**30,
         workers_rss_bytes=2 * 2**30,

@@ -242,3 +242,14 @@ def test_marks_of_the_probe_become_marks_of_the_house(target: TargetId) -> None:
     collector.on_record(target, record(61, "mark", 2, 0.2, sign="x", label="of its own making"))
     marks = [one for one in collector.events if isinstance(one, Mark)]  # type: ignore[attr-defined]
     assert [(one.sign, one.step, one.label.text) for one in marks] == [("c", 2, "checkpoint")]
+
+
+def test_what_is_outside_torch_is_of_one_reading(target: TargetId) -> None:
+    collector = MemoryCollector(lambda event: None)
+    card = {"device_used_bytes": 300 * MIB, "device_total_bytes": 900 * MIB}
+    reading = {"device": "npu:0", "rss_bytes": MIB, "allocated_bytes": MIB, "reserved_bytes": 280 * MIB}
+    collector.on_record(target, record(1, "step", 1, 0.1, **reading, **card))
+    # The cache was emptied meanwhile; what the card says is still of the step before.
+    collector.on_record(target, record(2, "time", 1, 0.2, **{**reading, "reserved_bytes": 2 * MIB}))
+    current = collector.snapshot(target).current
+    assert (current.reserved_bytes, current.outside_bytes) == (2 * MIB, 20 * MIB)

@@ -10,7 +10,7 @@ import math
 from pathlib import Path
 
 import pytest
-from ascend_tui_plugins.memory.files import sniff
+from ascend_tui_plugins.memory.files import columns, sniff
 from ascend_tui_plugins.memory.files.columns import number, quantity, unit
 from ascend_tui_plugins.memory.files.events import dump, whole
 from ascend_tui_plugins.memory.files.lines import cells, lines
@@ -511,3 +511,10 @@ def test_growth_of_the_card_beside_a_flat_reserve_is_external() -> None:
     rows = "".join(f"{i},{9000 + 20 * i},{6000}\n" for i in range(0, 200, 5))
     result = judge_table(table("step,npu_smi_used_MiB,torch_reserved_MiB\n" + rows))
     assert result.verdict.kind == "external"
+
+
+@pytest.mark.parametrize(
+    ("name", "bytes_"), [("used_MiB", 1 << 20), ("x_ib", None), ("size(B)", 1), ("rss_kB", 1024)]
+)
+def test_the_unit_in_a_name_is_one_of_bytes(name: str, bytes_: float | None) -> None:
+    assert columns.unit(name) == bytes_

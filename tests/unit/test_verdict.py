@@ -55,7 +55,8 @@ def seen(
         if name in last
     }
     if "reserved" in last:
-        now["device_used_bytes"] = last["reserved"] + last.get("outside", 0)
+        now["outside_bytes"] = last.get("outside", 0)
+        now["device_used_bytes"] = last["reserved"] + now["outside_bytes"]
     if lead != "rss":
         now["device_total_bytes"] = 16 * GIB
     given = dict(facts or {})

@@ -17,7 +17,7 @@ from ascend_tui.frozen import frozen
 Role = Literal["axis", "time", "turn", "value", "run", "note"]
 
 _POWERS = {"": 0, "b": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_UNIT = re.compile(r"(?:^|[\s_.(\[,])(bytes?|[kmgt]?i?b)(?=$|[\s_.)\],])", re.IGNORECASE)
+_UNIT = re.compile(r"(?:^|[\s_.(\[,])(bytes?|(?:[kmgt]i?)?b)(?=$|[\s_.)\],])", re.IGNORECASE)
 _NUMBER = re.compile(
     r"[~≈<>]?\s*([-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:e[-+]?\d+)?)\s*([kmgt]?)(i?b|bytes)?\s*\+?", re.IGNORECASE
 )
