@@ -98,6 +98,41 @@ def hosts() -> list[dict[str, Any]]:
     return [dict(one.data) for one in records if one.kind == "host"]
 
 
+def slow_step_is_told() -> bool:
+    told = [one.data["seconds"] for one in list(records) if one.data.get("label") == "slow step"]
+    return any(1.4 < seconds < 3.5 for seconds in told)
+
+
+def moments_are_marked(training: Living, watcher: Watcher) -> None:
+    """Have the training do what it does beside its steps, and see the marks of it."""
+    aim = training.target
+    # What a training does beside its steps.
+    assert until(lambda: [one.data for one in records if one.kind == "phase"] == [{"training": True}], 20)
+    (training.folder / "evaluate").touch()
+    assert until(lambda: ("e", "training again") in marks(watcher), 20), marks(watcher)
+    assert marks(watcher)[:2] == [("e", "evaluation"), ("e", "training again")]
+    for _ in range(3):
+        # A save that a busy machine draws out over seconds is no burst: the next one is.
+        (training.folder / "save").touch()
+        if until(lambda: ("c", "checkpoint") in marks(watcher), 15):
+            break
+    assert ("c", "checkpoint") in marks(watcher), marks(watcher)
+    for _ in range(3):
+        # A save may have been a slow step already, and two are not told within ten seconds.
+        (training.folder / "slow").touch()
+        if until(slow_step_is_told, 12):
+            break
+    assert slow_step_is_told(), marks(watcher)
+    assert until(lambda: ("o", "slow step") in marks(watcher), 20), marks(watcher)
+    watcher.session.mark(aim.id)
+    assert until(lambda: ("m", "mark") in marks(watcher), 20)
+    for start, words in ((True, "memory.reuse starts"), (False, "memory.reuse ends")):
+        assert watcher.ask("command", aim.id, "memory", "reuse", start).ok
+        assert until(lambda words=words: ("r", words) in marks(watcher), 20), marks(watcher)
+    told = [line["marks"] for frame in watcher.frames for line in json_lines(frame)]
+    assert [one["label"] for some in told for one in some] == [label for _, label in marks(watcher)]
+
+
 def test_workers_and_moments_are_seen_and_nothing_stays(tmp_path: Path, place: Place) -> None:
     with Living(tmp_path / "run", place) as training:
         before = training.own_view()
@@ -115,26 +150,9 @@ def test_workers_and_moments_are_seen_and_nothing_stays(tmp_path: Path, place: P
             assert seen.plugins["memory"].current.workers_rss_bytes > 16 * MIB
             assert hosts()[-1]["available_bytes"] > MIB
             assert hosts()[-1].get("pinned_bytes") == (living.PINNED_BYTES if place.is_npu else None)
-            # What a training does beside its steps.
-            assert until(
-                lambda: [one.data for one in records if one.kind == "phase"] == [{"training": True}], 20
-            )
-            (training.folder / "evaluate").touch()
-            assert until(lambda: ("e", "training again") in marks(watcher), 20), marks(watcher)
-            assert marks(watcher)[:2] == [("e", "evaluation"), ("e", "training again")]
-            (training.folder / "save").touch()
-            assert until(lambda: ("c", "checkpoint") in marks(watcher), 20), marks(watcher)
-            (training.folder / "slow").touch()
-            assert until(lambda: ("o", "slow step") in marks(watcher), 20), marks(watcher)
-            slow = next(one.data for one in records if one.data.get("label") == "slow step")
-            assert 1.4 < slow["seconds"] < 3.5
-            watcher.session.mark(aim.id)
-            assert until(lambda: ("m", "mark") in marks(watcher), 20)
-            for start, words in ((True, "memory.reuse starts"), (False, "memory.reuse ends")):
-                assert watcher.ask("command", aim.id, "memory", "reuse", start).ok
-                assert until(lambda words=words: ("r", words) in marks(watcher), 20), marks(watcher)
-            told = [line["marks"] for frame in watcher.frames for line in json_lines(frame)]
-            assert [one["label"] for some in told for one in some] == [label for _, label in marks(watcher)]
+            if not place.is_npu:
+                # Nothing of it is the device's, and it takes a while.
+                moments_are_marked(training, watcher)
             removed: list[Outcome] = []
             watcher.session.remove(aim.id, removed.append)
             assert until(lambda: removed, 20)
