@@ -214,7 +214,7 @@ class _Judge:
                     reserved=byte_size(held),
                 ),
                 None,
-                Message.of("press {key}: the segments and what keeps them", key="f"),
+                _SEGMENTS,
             )
         if self.facts.of_file and unused > MOSTLY * held:
             reason = Message.of(
@@ -236,7 +236,7 @@ class _Judge:
                     pieces=byte_size(splits),
                 ),
                 None,
-                Message.of("press {key}: the segments and what keeps them", key="f"),
+                _SEGMENTS,
             )
         confidence = 0.7 + (0.2 if self.facts.trimmed_for is not None else 0.0)
         reason = Message.of(
@@ -370,6 +370,7 @@ class _Judge:
         return found.flat_since - found.start <= WARM_UP * (found.end - found.start)
 
 
+_SEGMENTS = Message.of("press {key}: the segments and what keeps them", key="f")
 _WAIT = Message.of("wait {count} steps", count=200)
 _LOOK_AT_CARD = Message("npu-smi info names the processes on the card")
 _EXPANDABLE = Message("expandable_segments:True, or lengths in a few buckets, keep it small")
