@@ -176,10 +176,19 @@ assert "theirs" in sys.modules, "the user's own sitecustomize did not run"
 torch.distributed.init_process_group("gloo")
 model = torch.nn.Linear(4, 4)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-while not os.path.exists(sys.argv[1]):
+going = torch.ones(1)
+while going:
     model(torch.ones(2, 4)).sum().backward()
     torch.distributed.all_reduce(model.weight.grad)
     optimizer.step()
+    time.sleep(0.01)
+    # The ranks agree to stop: one that saw the file alone would leave the other in a collective.
+    going.fill_(not os.path.exists(sys.argv[1]))
+    torch.distributed.all_reduce(going, torch.distributed.ReduceOp.MIN)
+# And none closes its end of the line while another still reads from it.
+out = [sys.argv[1] + ".%d" % rank for rank in range(torch.distributed.get_world_size())]
+open(out[torch.distributed.get_rank()], "w").close()
+while not all(map(os.path.exists, out)):
     time.sleep(0.01)
 torch.distributed.destroy_process_group()
 """
