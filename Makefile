@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV_FLAGS ?=
 DEMO ?= --fault leak
 VERDICTS ?=
-# Two at once, however many cores there are: most of a test is a training that starts.
-TESTERS ?= 2
+# Three at once on two cores: a third of a test is waiting.  More only make the trainings start more slowly.
+TESTERS ?= 3
 CYCLES ?= 2000
 KILLS ?= 300
 # 0: as long as it takes.
@@ -32,7 +32,7 @@ test: $(VENV)/.test  ## format, lint, types, layers, tests: what has to pass bef
 	$(BIN)/mypy
 	$(BIN)/lint-imports > $(VENV)/layers.log || { cat $(VENV)/layers.log; exit 1; }
 	$(BIN)/python -m tests.cann_sim.build
-	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile
+	$(BIN)/python -m pytest -n $(TESTERS) --dist loadfile --no-loadscope-reorder
 
 verdicts: $(VENV)/.test  ## attach to trainings with a known truth and print what the memory verdict says: VERDICTS=options
 	$(BIN)/python -m tests.verdicts $(VERDICTS)

@@ -17,9 +17,12 @@ import weakref
 from pathlib import Path
 from typing import Any
 
+if __name__ == "__main__":
+    gc.disable()  # see collect_again()
+
 import torch
 from torch.utils.data import DataLoader, Dataset
-from watched import EVERY, own_view
+from watched import EVERY, collect_again, own_view
 
 KEPT_BYTES = 1 << 18
 SAVED_BYTES = 24 << 20
@@ -66,6 +69,7 @@ class Training:
         layers = (first, torch.nn.ReLU(), torch.nn.Dropout(0.1), last, Slow(sleep_s / 2))
         self.net = torch.nn.Sequential(*layers).to(device)
         self.optimizer = torch.optim.AdamW(self.net.parameters(), lr=1e-3)
+        collect_again()
         self.big = torch.zeros(SAVED_BYTES // 4)
         self.digest = hashlib.sha256()
 

@@ -110,7 +110,9 @@ def moments_are_marked(training: Living, watcher: Watcher) -> None:
     assert until(lambda: [one.data for one in records if one.kind == "phase"] == [{"training": True}], 20)
     (training.folder / "evaluate").touch()
     assert until(lambda: ("e", "training again") in marks(watcher), 20), marks(watcher)
-    assert marks(watcher)[:2] == [("e", "evaluation"), ("e", "training again")]
+    # A step that a busy machine draws out may have a mark of its own among them.
+    told = [mark for mark in marks(watcher) if mark != ("o", "slow step")]
+    assert told == [("e", "evaluation"), ("e", "training again")]
     for _ in range(3):
         # A save that a busy machine draws out over seconds is no burst: the next one is.
         (training.folder / "save").touch()
@@ -129,8 +131,8 @@ def moments_are_marked(training: Living, watcher: Watcher) -> None:
     for start, words in ((True, "memory.reuse starts"), (False, "memory.reuse ends")):
         assert watcher.ask("command", aim.id, "memory", "reuse", start).ok
         assert until(lambda words=words: ("r", words) in marks(watcher), 20), marks(watcher)
-    told = [line["marks"] for frame in watcher.frames for line in json_lines(frame)]
-    assert [one["label"] for some in told for one in some] == [label for _, label in marks(watcher)]
+    lines = [line["marks"] for frame in watcher.frames for line in json_lines(frame)]
+    assert [one["label"] for some in lines for one in some] == [label for _, label in marks(watcher)]
 
 
 def test_workers_and_moments_are_seen_and_nothing_stays(tmp_path: Path, place: Place) -> None:
@@ -214,8 +216,10 @@ def test_a_fault_of_ours_ends_the_probe_and_not_the_training(tmp_path: Path) -> 
 
 def test_looking_at_the_stack_keeps_no_tensor_alive() -> None:
     code = """
-import sys, threading, time, weakref
+import gc, sys, threading, time, weakref
+gc.disable()
 import torch
+gc.enable()
 space = {"__name__": "probe"}
 exec(compile(open(sys.argv[1]).read(), "probe_phases.py", "exec"), space)
 torch.set_num_threads(1)

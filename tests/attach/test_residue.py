@@ -30,6 +30,7 @@ SHELL = "_ascend_tui_shim.shim.shell"
 TRAINING = """
 import atexit, builtins, gc, json, os, signal, sys, threading, time, warnings
 from pathlib import Path
+gc.disable()  # the imports make no garbage
 import torch
 from torch.nn.modules import module
 from torch.optim import optimizer as optimizers
@@ -42,6 +43,9 @@ if device != "cpu":
 torch.set_num_threads(1)
 net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).to(device)
 optimizer = torch.optim.AdamW(net.parameters())
+gc.freeze()
+gc.unfreeze()
+gc.enable()
 scaler = torch.amp.GradScaler("cpu") if device == "cpu" else None
 signal.signal(signal.SIGUSR1, lambda *_: None)
 

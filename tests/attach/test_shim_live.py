@@ -16,7 +16,7 @@ from typing import Any
 import client as raw
 import pytest
 from client import Client, target
-from trainings import Place
+from trainings import START_S, Place
 
 pytest.importorskip("torch")
 
@@ -96,7 +96,7 @@ def test_gpt_is_bit_identical_with_everything_armed_on_and_off(tmp_path: Path, p
             client.hello()
             for name, source in (("memory", MEMORY), ("check", CHECK), ("look", LOOK)):
                 assert client.probe(name, source)["ok"]
-            client.beat(lambda beat: beat["step"] > 0, 30)
+            client.beat(lambda beat: beat["step"] > 0, START_S)
             beat = client.beats[-1]
             assert beat["source"] == "optimizer"
             assert beat["hooked"]
@@ -176,7 +176,7 @@ def test_probes_and_parts_of_ours_that_raise_leave_the_numbers_alone(tmp_path: P
     ):
         with Client(process.path) as client:
             client.hello()
-            client.beat(lambda beat: beat["step"] > 0, 30)
+            client.beat(lambda beat: beat["step"] > 0, START_S)
             for place in PLACES:
                 name = "p_" + place
                 client.probe(name, RAISING.replace("PLACE", place))
@@ -212,7 +212,7 @@ def test_ctrl_c_is_the_trainings(tmp_path: Path, place: Place) -> None:
         with Client(process.path) as client:
             client.hello()
             client.probe("check", CHECK)
-            client.beat(lambda beat: beat["step"] > 0, 30)
+            client.beat(lambda beat: beat["step"] > 0, START_S)
             client.start("check", "check", steps=100000)
             client.beat(lambda beat: beat["commands"])
             process.send_signal(signal.SIGINT)
@@ -230,7 +230,7 @@ def test_conv_with_in_place_relu(tmp_path: Path, place: Place) -> None:
         with Client(process.path) as client:
             client.hello()
             client.probe("check", CHECK)
-            client.beat(lambda beat: beat["step"] > 0, 30)
+            client.beat(lambda beat: beat["step"] > 0, START_S)
             client.start("check", "check", steps=5)
             client.event(event="command", name="check", phase="off", timeout_s=20)
             assert counts(client)["modules"] == 5 * 13
@@ -250,7 +250,7 @@ def test_steps_of_a_gan_and_a_scaler_are_iterations(tmp_path: Path, place: Place
         of_gan.hello()
         of_scaler.hello()
         for one in (of_gan, of_scaler):
-            first = one.beat(lambda beat: beat["step"] > 5, 30)
+            first = one.beat(lambda beat: beat["step"] > 5, START_S)
             last = one.beat(lambda beat, first=first: beat["step"] > first["step"] + 50, 30)
             # Twenty milliseconds and more for an iteration; counted by optimizers it would be half.
             assert (last["step"] - first["step"]) / (last["mono"] - first["mono"]) < 50
@@ -268,7 +268,7 @@ def test_inference_steps_while_armed_and_a_lease_without_steps_ends(tmp_path: Pa
         client.hello()
         client.probe("check", CHECK)
         client.probe("look", LOOK)
-        client.beat(lambda beat: beat["torch"], 30)
+        client.beat(lambda beat: beat["torch"], START_S)
         client.start("check", "check", steps=5, seconds=1.0)
         end = client.event(event="command", name="check", phase="off")
         assert end["reason"] == "lease over before a step ended"
@@ -303,11 +303,15 @@ def test_process_without_torch(tmp_path: Path) -> None:
 
 
 STUCK = """
-import ctypes, os, sys, time
+import ctypes, gc, os, sys, time
+gc.disable()  # the imports make no garbage
 import torch
 device = os.environ["DEVICE"]
 layer = torch.nn.Linear(4, 4).to(device)
 one = torch.optim.SGD(layer.parameters(), lr=0.1)
+gc.freeze()
+gc.unfreeze()
+gc.enable()
 wait = ctypes.CDLL(None).sleep
 import torch.optim.optimizer
 sys.modules["torch.optim.optimizer"].register_optimizer_step_post_hook(
@@ -334,7 +338,7 @@ def test_main_blocked_in_native_code_inside_a_step_leaves_what_detach_says(
         client.hello()
         # Another global hook is there: ours needs a moment without a step, and finds it.
         client.probe("check", CHECK)
-        client.beat(lambda beat: beat["step"] > 5, 30)
+        client.beat(lambda beat: beat["step"] > 5, START_S)
         client.start("check", "check", steps=10, seconds=60)
         while client.ask("status")["result"]["commands"][0]["phase"] != "on":
             time.sleep(0.01)
@@ -347,7 +351,8 @@ def test_main_blocked_in_native_code_inside_a_step_leaves_what_detach_says(
 
 
 FORKING = """
-import multiprocessing, os, sys, time
+import gc, multiprocessing, os, sys, time
+gc.disable()  # the imports make no garbage
 import torch
 torch.set_num_threads(1)
 device = os.environ["DEVICE"]
@@ -380,6 +385,9 @@ if __name__ == "__main__":
     # The child trains on the CPU: a device that was started before a fork cannot be used after it.
     layer = torch.nn.Linear(4, 4).to(device)
     one = torch.optim.SGD(layer.parameters(), lr=0.1)
+    gc.freeze()
+    gc.unfreeze()
+    gc.enable()
     here, there = multiprocessing.get_context("fork").Pipe()
     end = time.monotonic() + 60
     answers = []
@@ -408,7 +416,7 @@ def test_forked_child_has_nothing_of_ours_and_trains(tmp_path: Path, stays: bool
         with Client(process.path) as client:
             client.hello()
             client.probe("check", CHECK)
-            client.beat(lambda beat: beat["step"] > 5, 30)
+            client.beat(lambda beat: beat["step"] > 5, START_S)
             client.start("check", "check", steps=100000)
             client.beat(lambda beat: [one for one in beat["commands"] if one["phase"] == "on"])
             go.write_text("")
@@ -440,6 +448,7 @@ def test_forked_child_has_nothing_of_ours_and_trains(tmp_path: Path, stays: bool
 
 CYCLES = """
 import gc, json, os, sys, threading, time
+gc.disable()  # the imports make no garbage
 import torch
 import torch.optim.optimizer
 boots = open(sys.argv[1]).read()
@@ -448,6 +457,9 @@ torch.set_num_threads(1)
 device = os.environ["DEVICE"]
 layer = torch.nn.Linear(4, 4).to(device)
 one = torch.optim.SGD(layer.parameters(), lr=0.1)
+gc.freeze()
+gc.unfreeze()
+gc.enable()
 optim, module = sys.modules["torch.optim.optimizer"], torch.nn.modules.module
 stop = False
 

@@ -19,6 +19,7 @@ pytestmark = needs_ptrace
 # Both hold the interpreter's lock: one asleep, one at work.
 SLEEPS = IDLE + "import ctypes\nsleep = ctypes.PyDLL(None).usleep\nprint('up', flush=True)\nsleep(2500000)\n"
 SLEEPS += "print('on', flush=True)\nwhile True: time.sleep(0.002)"
+STAYS = SLEEPS.replace("2500000", "60000000")
 MATCHES = IDLE + "import re\nprint('up', flush=True)\nre.match(r'(a+)+$', 'a' * int(sys.argv[1]) + 'b')\n"
 MATCHES += "print('on', flush=True)\nwhile True: time.sleep(0.002)"
 # The lock is held by another thread than the main one.
@@ -95,18 +96,18 @@ def test_a_lone_thread_in_a_wait_is_offered_the_other_method() -> None:
 
 def test_a_kernel_that_keeps_no_account_leaves_only_what_is_sure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(silence, "_spent", lambda pid: {})
-    with program(SLEEPS) as one:
+    with program(STAYS) as one:
         assert silent(one, "thread").why == silence.SENTENCES["lock silent"]
         assert silent(one, "pending").why == silence.SENTENCES["main silent"]
 
 
 def test_py_spy_is_offered_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    with program(SLEEPS) as one:
+    with program(STAYS) as one:
         monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
         words = silent(one, "thread").english()
         assert f"`py-spy dump --nonblocking --pid {one.pid}`" in words
         assert "pip install" not in words
-    with program(SLEEPS) as one:
+    with program(STAYS) as one:
         monkeypatch.setattr(shutil, "which", lambda name: None)
         words = silent(one, "thread").english()
         assert "pip install py-spy" in words

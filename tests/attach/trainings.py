@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -151,22 +152,34 @@ def same_bits(training: Training) -> None:
     """Assert that a training computed what an undisturbed one computes, up to this moment."""
     seen = training.hashes()
     assert len(seen) > 3
-    known = _undisturbed.setdefault(training.place.device, {})
-    if max(seen) > max(known, default=0):
-        # On the CPU several modules ask, each for a little more.
-        steps = max(seen) if training.place.is_npu else max(2000, max(seen) + 200)
-        with tempfile.TemporaryDirectory() as folder:
-            # Workers change nothing in the numbers, only the time they take.
-            quick = ("--steps", str(steps), "--sleep", "0", "--workers", "0")
-            calm = Training(Path(folder), *quick, place=training.place)
-            assert calm.process.wait(100) == 0
-            known.update(calm.hashes())
+    known = undisturbed(max(seen), training.place)
     wrong = [step for step, digest in seen.items() if known[step] != digest]
     assert not wrong, f"other bits from step {min(wrong)} on"
 
 
-_undisturbed: dict[str, dict[int, str]] = {}
-"""By device: the hash at each step."""
+def undisturbed(last: int, place: Place) -> dict[int, str]:
+    """Return the hash at each step up to `last` and beyond, computed once for all workers of a test run."""
+    path = Path(os.environ[KNOWN]) / place.device.partition(":")[0]
+    with path.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        known = {int(step): digest for step, digest in map(str.split, file)}
+        if last > max(known, default=0):
+            # On the CPU several modules ask, each for a little more.
+            steps = last if place.is_npu else max(2000, last + 200)
+            with tempfile.TemporaryDirectory() as folder:
+                # Loaders' workers change nothing in the numbers, only the time they take.
+                quick = ("--steps", str(steps), "--sleep", "0", "--workers", "0")
+                calm = Training(Path(folder), *quick, place=place)
+                assert calm.process.wait(100) == 0
+                known = calm.hashes()
+            file.truncate(0)
+            file.writelines(f"{step} {digest}\n" for step, digest in known.items())
+    return known
+
+
+KNOWN = "ASCEND_TESTS_UNDISTURBED"
+"""The variable that names the folder of these hashes, set in conftest.py."""
 
 
 def until(done: Callable[[], object], timeout_s: float = 10.0) -> bool:

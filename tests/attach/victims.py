@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
+import itertools
 import mmap
 import os
 import subprocess
@@ -13,6 +15,7 @@ from pathlib import Path
 
 MAIN, ERRORS, REQUEST, ACK, RAN = 0, 1, 2, 3, 6
 THREADS = 3
+EPOCH = 500
 
 
 def compute() -> float:
@@ -68,7 +71,11 @@ def forked_workers(path: str, rounds: str) -> None:
 
 
 def train(path: str, steps: str, device: str = "cpu") -> None:
-    """Train a small network with two fork workers; write the hash of losses and weights to `path`."""
+    """Train a small network with two fork workers; write its steps and a hash of what it learned to `path`.
+
+    It ends after so many steps; after 0 it ends soon after there is a file `path`.enough.
+    """
+    gc.disable()
     import torch
     from torch.utils.data import DataLoader, TensorDataset
 
@@ -76,7 +83,7 @@ def train(path: str, steps: str, device: str = "cpu") -> None:
     # One computing thread, because two on shared cores mostly spin for each other; and one that waits.
     torch.set_num_threads(1)
     threading.Thread(target=threading.Event().wait, daemon=True).start()
-    data = TensorDataset(torch.randn(64 * int(steps), 64), torch.randn(64 * int(steps), 1))
+    data = TensorDataset(torch.randn(64 * EPOCH, 64), torch.randn(64 * EPOCH, 1))
     net = torch.nn.Sequential(
         torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Dropout(0.1), torch.nn.Linear(256, 1)
     )
@@ -84,19 +91,31 @@ def train(path: str, steps: str, device: str = "cpu") -> None:
         torch.npu.set_compile_mode(jit_compile=False)
     net = net.to(device)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
+    # What was imported until now is no garbage, and to look for some takes a fifth of the start.
+    gc.freeze()
+    gc.unfreeze()
+    gc.enable()
     digest = hashlib.sha256()
     loader = DataLoader(data, batch_size=64, shuffle=True, num_workers=2, multiprocessing_context="fork")
-    for step, (features, label) in enumerate(loader):
+    step, parent = 0, os.getppid()
+    for features, label in itertools.chain.from_iterable(itertools.repeat(loader)):
         loss = ((net(features.to(device)) - label.to(device)) ** 2).mean()
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
         digest.update(loss.detach().cpu().numpy().tobytes())
-        if step == 5:
+        step += 1
+        if step == 6:
             Path(path + ".started").touch()
+        if step == int(steps) or (step % 20 == 0 and os.path.exists(path + ".enough")):
+            break
+        if os.getppid() != parent:
+            return
     for parameter in net.parameters():
         digest.update(parameter.detach().cpu().numpy().tobytes())
-    Path(path).write_text(digest.hexdigest())
+    Path(path).write_text(f"{step} {digest.hexdigest()}")
+    # To leave sooner.
+    gc.freeze()
 
 
 class Victim:

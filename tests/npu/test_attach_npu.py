@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,17 @@ from tests.cann_sim.simulator import Simulator
 TRAINING_OF_DEMO = Path(ascend_tui.__file__).parent / "demo" / "training.py"
 HELD = 256 << 20
 TRAINING = """
-import os, sys, time
+import gc, os, sys, time
+gc.disable()  # the imports make no garbage
 import torch
 
 torch.npu.set_compile_mode(jit_compile=False)
 torch.set_num_threads(1)
 model = torch.nn.Sequential(torch.nn.Linear(64, 256), torch.nn.ReLU(), torch.nn.Linear(256, 1)).to("npu:0")
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+gc.freeze()
+gc.unfreeze()
+gc.enable()
 rows = torch.randn(32, 64).to("npu:0")
 held = torch.ones(int(sys.argv[1]) >> 2, device="npu:0")
 parent, step = os.getppid(), 0
@@ -45,7 +49,10 @@ while os.getppid() == parent:
 
 
 class Trainings:
-    """Three trainings: one of the usual kind, one on an older chip, one whose allocator keeps no cache."""
+    """What is seen of three trainings: of the usual kind, on an older chip, without the allocator's cache.
+
+    Within its context they live; what was seen stays.
+    """
 
     def __init__(self, simulator: Simulator, folder: Path) -> None:
         shared, quiet = folder / "ledger", {"home": folder}
@@ -58,6 +65,7 @@ class Trainings:
             "uncached": self._start(uncached, HELD),
         }
         self.seen: dict[str, list[dict[str, Any]]] = {}
+        self.doctor: dict[str, dict[str, Check]] = {}
 
     @staticmethod
     def _start(env: Mapping[str, str], held: int) -> subprocess.Popen[str]:
@@ -81,6 +89,8 @@ class Trainings:
                 if all(len(self.steps(name)) > 2 for name in self.seen):
                     break
             monitor.terminate()
+        for name, process in self._processes.items():
+            self.doctor[name] = {check.name: check for check in npu(Subject.of_process(process.pid))}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,17 +112,13 @@ class Trainings:
         """Return the last numbers of its memory."""
         return dict(self.last(name)["plugins"]["memory"]["current"])
 
-    def doctor(self, name: str) -> dict[str, Check]:
-        """Return what the doctor finds in it."""
-        return {check.name: check for check in npu(Subject.of_process(self._processes[name].pid))}
-
 
 @pytest.fixture(scope="module")
-def trainings(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trainings]:
+def trainings(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Trainings:
     if WHY_NOT is not None:
         pytest.skip(WHY_NOT)
     with Trainings(simulator, tmp_path_factory.mktemp("trainings")) as started:
-        yield started
+        return started
 
 
 @pytest.mark.parametrize(("name", "chip"), [("usual", "Ascend910B3"), ("older", "Ascend910A")])
@@ -156,11 +162,11 @@ def test_without_the_allocators_cache_only_the_card_knows_the_memory(trainings: 
     assert (memory["reuse"]["state"], memory["lead"]) == ("off", "device_used")
     assert memory["reuse"]["at_launch"]
     assert "whole card" in memory["verdict"]["reason"] or memory["verdict"]["kind"] == "undecided"
-    assert "PYTORCH_NO_NPU_MEMORY_CACHING" in trainings.doctor("uncached")["allocator"].found
+    assert "PYTORCH_NO_NPU_MEMORY_CACHING" in trainings.doctor["uncached"]["allocator"].found
 
 
 def test_the_doctor_finds_a_training_on_an_npu_healthy(trainings: Trainings, simulator: Simulator) -> None:
-    checks = trainings.doctor("usual")
+    checks = trainings.doctor["usual"]
     assert {check.level for check in checks.values()} == {"ok"}
     assert checks["CANN"].found == f"loaded from {simulator.home / 'lib64'}"
     assert checks["torch_npu"].found.endswith("(of the process)")

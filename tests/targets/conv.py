@@ -3,6 +3,7 @@
 import argparse
 import hashlib
 
+import haste
 import torch
 from device import device_of, pause, say_end
 from torch import nn
@@ -47,6 +48,7 @@ images, labels = torch.randn(4, 3, 8, 8), torch.tensor([0, 1, 2, 3])
 model(images)
 model, images, labels = model.to(device), images.to(device), labels.to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+haste.over()
 for _ in range(asked.steps):
     optimizer.zero_grad()
     nn.functional.cross_entropy(model(images), labels).backward()

@@ -2,6 +2,7 @@
 
 import argparse
 
+import haste
 import torch
 from device import device_of, pause, say_end
 from torch import nn
@@ -19,6 +20,7 @@ maker, judge = nn.Linear(4, 2), nn.Sequential(nn.Linear(2, 8), nn.ReLU(), nn.Lin
 maker, judge = maker.to(device), judge.to(device)
 of_maker = torch.optim.Adam(maker.parameters(), lr=1e-3)
 of_judge = torch.optim.Adam(judge.parameters(), lr=1e-3)
+haste.over()
 score = nn.BCEWithLogitsLoss()
 ones, zeros = torch.ones(8, 1).to(device), torch.zeros(8, 1).to(device)
 for _ in range(asked.steps):

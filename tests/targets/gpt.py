@@ -8,6 +8,7 @@ import argparse
 import hashlib
 import sys
 
+import haste
 import torch
 from device import device_of, pause, say_end
 from torch import nn
@@ -81,6 +82,7 @@ torch.set_num_threads(1)
 device = device_of(asked.device)
 model = Gpt().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+haste.over()
 loader = DataLoader(Text(), batch_size=BATCH, num_workers=asked.workers, shuffle=True)
 digest = hashlib.sha256()
 for step, rows in enumerate(loader, 1):

@@ -7,6 +7,7 @@ It prints a hash of the parameters every few steps, and at its end whether a mem
 import argparse
 import hashlib
 
+import haste
 import torch
 from device import device_of, pause, say_end
 from torch import nn
@@ -25,6 +26,7 @@ torch.set_num_threads(1)
 device = device_of(asked.device)
 model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-2)
+haste.over()
 losses = []
 
 

@@ -14,6 +14,7 @@ import random
 import tempfile
 import time
 
+import haste
 import torch
 from device import device_of
 from nets import Conv, Gpt, Mlp
@@ -34,6 +35,7 @@ class Steps:
         self.begun = False
 
     def __iter__(self):
+        haste.over()
         print("ready", flush=True)
         due = time.monotonic()
         number = 0

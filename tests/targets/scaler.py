@@ -2,6 +2,7 @@
 
 import argparse
 
+import haste
 import torch
 from device import device_of, pause, say_end
 from torch import nn
@@ -17,6 +18,7 @@ torch.set_num_threads(1)
 device = device_of(asked.device)
 model = nn.Linear(4, 4).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+haste.over()
 scaler = torch.amp.GradScaler(device.type, init_scale=1024.0)
 skipped = 0
 for step in range(1, asked.steps + 1):

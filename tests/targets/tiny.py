@@ -4,6 +4,7 @@ import argparse
 import hashlib
 import sys
 
+import haste
 import torch
 from device import device_of, pause, say_end
 from torch import nn
@@ -20,6 +21,7 @@ torch.set_num_threads(1)
 device = device_of(asked.device)
 model = nn.Sequential(*[layer for _ in range(16) for layer in (nn.Linear(16, 16), nn.ReLU())]).to(device)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+haste.over()
 rows = torch.randn(8, 16).to(device)
 step = 0
 while step < asked.steps or not asked.steps:

@@ -35,10 +35,14 @@ def space_of(name: str) -> dict[str, Any]:
     return names
 
 
-@pytest.fixture
-def training(monkeypatch: pytest.MonkeyPatch) -> Iterator[Training]:
-    # Another test of this process may have compiled something, which is for good.
+@pytest.fixture(autouse=True)
+def _nothing_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let operators be watched though another test of this process may have compiled something for good."""
     monkeypatch.setattr(modes, "is_compile_in_use", lambda: False)
+
+
+@pytest.fixture
+def training() -> Iterator[Training]:
     one = Training()
     yield one
     one.end()
