@@ -53,6 +53,7 @@ class Config:
     mouse: bool
     readonly: bool
     budget_share: float
+    autostart: bool
     run_root: str
     keys: Mapping[str, str]
 
@@ -180,6 +181,14 @@ KNOWN = (
         "budget_share = 0.03",
         "what checks may cost before they are thinned",
         _number(0.001, 0.5),
+    ),
+    Known(
+        "autostart",
+        True,
+        "true or false",
+        "autostart = true",
+        "start what costs next to nothing with the attach: the watch of loss and gradients",
+        _switch,
     ),
     Known(
         "run_root",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ascend_tui.attach import Attached, attach
+from ascend_tui.autostart import Autostart
 from ascend_tui.connection import ShimClient, ShimError, ShimGone
 from ascend_tui.controls import Done, Outcome
 from ascend_tui.decode import dict_of, outcome_of, records_of, status_of
@@ -49,6 +50,7 @@ class Link:
         method: str,
         probes: Sequence[tuple[Plugin, str]],
         budget_share: float | None,
+        autostart: bool = True,
         wake: Callable[[], None] = lambda: None,
         tell: Callable[[Target, Attached], None] = lambda target, attached: None,
     ) -> None:
@@ -56,6 +58,8 @@ class Link:
         self._name, self._writable, self._method = name, writable, method
         self._probes = probes
         self._budget_share = budget_share
+        self._autostart = Autostart([plugin for plugin, _ in probes] if autostart and writable else ())
+        self._loaded: set[str] = set()
         self._wake, self._tell = wake, tell
         self._client: ShimClient | None = None
         self._state: TargetState = "attaching"
@@ -182,6 +186,8 @@ class Link:
             self._how = self._how or result
             self._bye = ""
             self._state, self._reason = "waiting", Message("waiting for the first step")
+            self._loaded.clear()
+            self._autostart.reset()
             if self._writable:
                 self._send_probes(result.client)
         elif result is not None and not self.is_over:
@@ -213,10 +219,16 @@ class Link:
         def done(outcome: Outcome) -> None:
             if outcome.ok:
                 self._faults.pop(name, None)
+                self._loaded.add(name)
+                self._start_due(time.monotonic())
             elif outcome is not NO_ANSWER:
                 self._faults[name] = outcome.message.render()
 
         return done
+
+    def _start_due(self, now_mono: float) -> None:
+        for fields in self._autostart.due(self._beat, self._loaded, now_mono):
+            self.ask("command", fields, lambda outcome: None)
 
     def _lost(self, why: str, now_mono: float) -> None:
         self._drop()
@@ -273,6 +285,7 @@ class Link:
             return self._records(frame.get("records"))
         if kind == "beat":
             self._beat = frame
+            self._start_due(time.monotonic())
         elif kind == "bye":
             self._bye = f"the shim closed the connection: {frame.get('reason')}"
         elif kind == "reply":
@@ -287,6 +300,7 @@ class Link:
         for record in records:
             self._last_seq = max(self._last_seq, record.seq)
             self._last_wall = record.wall_s
+            self._autostart.learn(record)
         return records
 
     def status(self, now: float) -> TargetStatus:

@@ -133,7 +133,8 @@ class Command:
     """Something a key or `ascend-tui do` can start and stop.
 
     `cost` says what it does to the training, as measured; a command that slows it wants a second
-    press of its key.  `words` start and stop it in `ascend-tui do`, beside those two.
+    press of its key.  `words` start and stop it in `ascend-tui do`, beside those two.  One
+    that is `auto` costs next to nothing: it runs while a monitor is attached, unless somebody stops it.
     """
 
     name: str
@@ -143,6 +144,7 @@ class Command:
     hotkey: str | None = None
     slows: bool = False
     words: tuple[str, str] = ("start", "stop")
+    auto: bool = False
 
 
 @frozen

@@ -57,13 +57,14 @@ class Session:
         tick_s: float = 1.0,
         method: str = "auto",
         budget_share: float | None = None,
+        autostart: bool = True,
         passive: bool = False,
         on_attached: Callable[[Target, Attached], None] = lambda target, attached: None,
     ) -> None:
         self.plugins = list(plugins)
         self._tick_s = tick_s
         self._name, self._writable, self._method = name, writable, method
-        self._budget_share = budget_share
+        self._budget_share, self._autostart = budget_share, autostart
         self._passive = passive
         self._on_attached = on_attached
         self._convoy = Convoy()
@@ -136,6 +137,7 @@ class Session:
             self._method,
             self._probes,
             self._budget_share,
+            self._autostart,
             self._wake,
             self._on_attached,
         )

@@ -105,6 +105,7 @@ def watch(targets: Sequence[Target], how: Watch, config: Config, joining: Joinin
         tick_s=config.tick_s,
         method=how.method,
         budget_share=config.budget_share,
+        autostart=config.autostart,
         passive=how.passive,
         on_attached=log.took,
     )

@@ -25,8 +25,11 @@ _ORDER: Sequence[str] = (
     "shim.reuse",
     "shim.devices",
     "shim.steps",
+    "shim.scaler",
     "shim.modules",
     "shim.hook",
+    "shim.taps",
+    "shim.readback",
     "shim.hooks",
     "shim.pending",
     "shim.pages",
@@ -122,7 +125,7 @@ def boot(files, path, version, area):
 _OUTER = """
 try:
     exec(compile({boot!r}, "<ascend-tui-boot>", "exec", dont_inherit=True), _space)
-    _space["boot"]({files!r}, {path!r}, {version!r}, {area})
+    _space.pop("boot")({files!r}, {path!r}, {version!r}, {area})
 except KeyboardInterrupt:
     # A Ctrl-C that arrives in here belongs to the training.
     __import__("_thread").interrupt_main()

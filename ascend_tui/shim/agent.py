@@ -20,8 +20,9 @@ from .hooks import Switchboard
 from .pending import Pending
 from .probes import Probes
 from .requests import Desk
+from .scaler import ScalerHook
 from .server import Server
-from .steps import OptimizerHook, ScalerHook, Steps, torch_module
+from .steps import OptimizerHook, Steps, torch_module
 
 TICK_S = 0.1
 LONELY_TICK_S = 0.5
@@ -100,6 +101,7 @@ class Agent:
         self.device.close()
         # The child may train too: what slows it goes, as far as it can where the fork happened.
         self.scaler_hook.take_out()
+        self.probes.taps.stop()
         self.switchboard.forget()
         self.optimizer_hook.take_out()
 
@@ -212,7 +214,7 @@ class Agent:
         spent = self.steps.in_hook_ns
         # Ahead of the readings: what a step hook gives back here is not in them any more.
         board.at_boundary(spent[-1] if spent else 0)
-        if probes.is_due or probes.every_step:
+        if probes.wants_boundary():
             board.quiet = True
             try:
                 if probes.is_due:
@@ -224,7 +226,7 @@ class Agent:
 
     def _is_calm(self) -> bool:
         probes = self.probes
-        return not (probes.is_due or probes.every_step or self.switchboard.is_wanted())
+        return not (probes.wants_boundary() or self.switchboard.is_wanted())
 
     def _settle_steps(self) -> None:
         for duration_ns, hook_ns in self.steps.settle():
@@ -235,6 +237,7 @@ class Agent:
         self.cell[0] = None
         self._steps_failed = True
         self.scaler_hook.stop()
+        self.probes.taps.stop()
         self.switchboard.break_off("the steps are not seen any more after a fault of the shim")
         self._note("step hook off after a fault: " + text)
 
@@ -332,6 +335,8 @@ class Agent:
                 self.cell[0] = None
 
         self.scaler_hook.stop()
+        self.probes.readback.close()
+        taps_out = self.probes.taps.stop()
         self.cell[0] = at_the_end_of_a_step
         modes = Pending(board.take_out_mode)
         durations = [float(one[0]) for one in list(self.steps.durations)]
@@ -356,6 +361,8 @@ class Agent:
         if not hook_out:
             why = "2 us per step; no safe moment came to remove it"
             left.append("an optimizer hook that does nothing (%s)" % why)
+        if not taps_out:
+            left.append("a torch.autograd.backward that passes through (somebody wrapped it again)")
         if not self.scaler_hook.take_out():
             left.append("a GradScaler.update wrapper that passes through (somebody wrapped it again)")
         return left

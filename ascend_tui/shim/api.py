@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .governor import median
 from .hook import Hook
+from .modes import unseen
+from .taps import Tap
 
 if TYPE_CHECKING:
     from .probes import Probes
@@ -63,9 +65,10 @@ class Command:
         armed = any(one.armed for one in self.hooks)
         if self.started and self.hooks:
             return "on" if any(one.until_step is not None and one.armed for one in self.hooks) else "arming"
-        if self.started:
+        if self.started or armed:
+            # A probe may arm them by itself, too.
             return "on"
-        return "stopping" if armed or any(one.live for one in self.hooks) else "off"
+        return "stopping" if any(one.live for one in self.hooks) else "off"
 
 
 class Probe:
@@ -81,6 +84,7 @@ class Probe:
         self.hooks: List[Hook] = []
         self.samplers: List[Sampler] = []
         self.commands: Dict[str, Command] = {}
+        self.taps: List[Tap] = []
         self.ooms: List[Callable[[int, int, int, int], Any]] = []
         self.closers: List[Callable[[], Any]] = []
 
@@ -139,16 +143,60 @@ class Api:
         (self._probe.every_step if every else self._probe.now_and_then).append(call)
         self._probes.refresh()
 
-    def on_module(self, after: Callable[..., Any], before: Optional[Callable[..., Any]] = None) -> Hook:
+    def on_module(
+        self,
+        after: Callable[..., Any],
+        before: Optional[Callable[..., Any]] = None,
+        done: Optional[Callable[[int], Any]] = None,
+    ) -> Hook:
         """Return a hook, off, that calls `after(module, inputs, output)` for each module's forward.
 
-        `before(module, inputs)` runs ahead of it, where given.  What they return is ignored.
+        `before(module, inputs)` runs ahead of it and `done(step)` where a step in which it ran ends, where
+        given.  What they return is ignored.
         """
-        return self._add(Hook(self._probe, "module", after, before))
+        return self._add(Hook(self._probe, "module", after, before, done=done))
 
-    def on_op(self, after: Callable[..., Any], before: Optional[Callable[..., Any]] = None) -> Hook:
+    def on_op(
+        self,
+        after: Callable[..., Any],
+        before: Optional[Callable[..., Any]] = None,
+        done: Optional[Callable[[int], Any]] = None,
+    ) -> Hook:
         """Return a hook, off, that calls `after(func, args, kwargs, result)` for each operator."""
-        return self._add(Hook(self._probe, "op", after, before))
+        return self._add(Hook(self._probe, "op", after, before, done=done))
+
+    def on_optimizer(self, call: Callable[[Any], Any], done: Optional[Callable[[int], Any]] = None) -> Hook:
+        """Return a hook, off, that calls `call(optimizer)` where one has stepped, or a GradScaler skipped it.
+
+        The gradients are then those of this step still.  That step is `step + 1`.
+        """
+        return self._add(Hook(self._probe, "optimizer", call, done=done))
+
+    def tap(self, place: str, call: Callable[..., Any]) -> Tap:
+        """Return a tap, off, at the "loss" or the "scaler": see taps.py; it is on while its `on` is true."""
+        tap = Tap(self._probe, place, call)
+        self._probe.taps.append(tap)
+        return tap
+
+    def read_later(self, tensors: List[Any], call: Callable[[List[float]], Any]) -> None:
+        """Call `call(values)` on the training thread when the values of one-element tensors are on the host.
+
+        No waiting for the device: at a later step, on a CPU at once.  For the training thread.
+        """
+        self._probes.readback.later(tensors, call)
+
+    @property
+    def late(self) -> int:
+        """The number of times that values were given up, because the device was too far behind."""
+        return self._probes.readback.late
+
+    def unseen(self) -> Any:
+        """Return a context in which operators are seen neither by autograd nor by the training's modes."""
+        return unseen()
+
+    def parameter_names(self) -> Dict[int, str]:
+        """Return the names of parameters by their id, as far as their modules were ever seen."""
+        return self._probes.switchboard.paths.parameter_names()
 
     def at_step(self, call: Callable[[int], Any], rest: Optional[Callable[[int], Any]] = None) -> Hook:
         """Return a hook, off, that calls `call(step)` on the training thread where a live step begins.

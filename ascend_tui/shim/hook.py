@@ -12,9 +12,11 @@ BURST_STEPS = 10
 class Hook:
     """A probe's callback for modules, ops or steps: off until armed, off again by its lease.
 
-    Of the kinds "module" and "op" `after` and `before` run around each call in a live step.  Of the kind
-    "step" `after(step)` runs once at the boundary where a live step begins, so that what it costs is in the
-    time of that step, and `rest(step)` where the first step without it begins.
+    Of the kinds "module" and "op" `after` and `before` run around each call in a live step, of "optimizer"
+    `after(optimizer)` where one stepped or a GradScaler kept it from it; `done(step)` runs at the boundary
+    where a live step ends.  Of the kind "step" `after(step)` runs once at the boundary where a live step
+    begins, so that what it costs is in the time of that step, and `rest(step)` where the first step without
+    it begins.
     """
 
     def __init__(
@@ -24,12 +26,14 @@ class Hook:
         after: Callable[..., Any],
         before: Optional[Callable[..., Any]] = None,
         rest: Optional[Callable[[int], Any]] = None,
+        done: Optional[Callable[[int], Any]] = None,
     ) -> None:
         self.probe = probe
         self.kind = kind
         self.after = after
         self.before = before
         self.rest = rest
+        self.done = done
         self.armed = False
         self.live = False
         self.every = 1

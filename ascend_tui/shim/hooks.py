@@ -6,7 +6,6 @@ past its lease passes through and removes itself at its next entry, also when no
 
 from __future__ import annotations
 
-import functools
 import sys
 from time import monotonic, perf_counter_ns
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -14,13 +13,12 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from .governor import Governor
 from .hook import Hook
 from .modes import BottomMode, make_mode, refusal
-from .modules import ModulePaths, is_at_a_modules_hooks, module_hooks, module_refusal, untraced
+from .modules import ModuleHooks, ModulePaths, module_refusal
 from .process import raised_by_signal
-from .steps import Steps, undisturbed
+from .steps import NEVER, Steps
 
 NO_OPTIMIZER_S = 3.0
 SURELY_NO_OPTIMIZER_S = 30.0
-_NEVER = float("inf")
 
 
 class Switchboard:
@@ -45,10 +43,11 @@ class Switchboard:
         self._modules: Tuple[Hook, ...] = ()
         self._ops: Tuple[Hook, ...] = ()
         self._at_steps: Tuple[Hook, ...] = ()
-        self._registered = False
+        self._at_optimizers: Tuple[Hook, ...] = ()
+        self._module_hooks = ModuleHooks(-id(self), self._before_module, self._after_module)
         self._chosen = False
         self._mode: Optional[BottomMode] = None
-        self._deadline = _NEVER
+        self._deadline = NEVER
         self._outer = 0
         self._wanted_since = 0.0
         self._spent_ns = 0
@@ -67,6 +66,7 @@ class Switchboard:
             governed = armed and any(one.live and one.is_governed for one in self.hooks)
             self._governor.observe(duration, armed, self._spent_ns + hook_ns, governed)
         self._spent_ns = 0
+        self._finish(self._modules + self._ops + self._at_optimizers)
         if self.is_wanted():
             self._switch_steps(self._choose())
 
@@ -81,16 +81,23 @@ class Switchboard:
 
     def is_wanted(self) -> bool:
         """Tell whether the next boundary has something to switch."""
-        if self._chosen or self._registered or self._mode is not None:
+        if self._module_hooks.registered or self._mode is not None or any(hook.live for hook in self.hooks):
             return True
-        return any(hook.armed or hook.live for hook in self.hooks)
+        armed = [hook for hook in self.hooks if hook.armed]
+        if not armed:
+            return self._chosen
+        # Between two steps in which a check runs nothing has to be switched.
+        return (
+            any(hook.until_step is None for hook in armed) or self._steps.step + 1 >= self._steps.calm_until
+        )
 
     def _choose(self) -> List[Hook]:
         """Choose what is live in the step that begins; return the step hooks that were, and are not now."""
         step, now = self._steps.step, monotonic()
-        chosen: Dict[str, List[Hook]] = {"module": [], "op": [], "step": []}
+        chosen: Dict[str, List[Hook]] = {"module": [], "op": [], "step": [], "optimizer": []}
         rested: List[Hook] = []
         armed = False
+        due: float = NEVER
         plain = self._governor.wants_plain_step()
         for hook in self.hooks:
             if hook.armed and self.broken is not None:
@@ -103,16 +110,21 @@ class Switchboard:
             was_live = hook.live
             hook.live = hook.armed and step % hook.pace == 0 and not (hook.is_governed and plain)
             armed = armed or hook.armed
+            if hook.armed:
+                due = min(due, hook.until_step or 0, step - step % hook.pace + hook.pace)
             if hook.live:
                 chosen[hook.kind].append(hook)
             elif was_live and hook.rest is not None and not hook.retired:
                 rested.append(hook)
-        self._modules, self._ops, self._at_steps = map(tuple, chosen.values())
+        self._steps.calm_until = due
+        self._modules, self._ops, self._at_steps, self._at_optimizers = map(tuple, chosen.values())
+        self._steps.at_optimizer = self.at_optimizer if self._at_optimizers else None
         # Without an optimizer the module hooks also tell where a step ends, so they stay while armed.
-        self._switch_modules(bool(self._modules) or (armed and self._steps.source != "optimizer"))
+        watched = armed and any(one.armed and one.kind != "optimizer" for one in self.hooks)
+        self._switch_modules(bool(self._modules) or (watched and self._steps.source != "optimizer"))
         self._switch_ops(bool(self._ops))
-        self._deadline = min([one.until_mono for one in self._modules + self._ops] or [_NEVER])
-        self._steps.armed = bool(self._modules or self._ops or self._at_steps)
+        self._deadline = min([one.until_mono for one in self._modules + self._ops] or [NEVER])
+        self._steps.armed = any(chosen.values())
         self._chosen = armed
         if not armed:
             self._governor.rest()
@@ -132,8 +144,30 @@ class Switchboard:
         finally:
             self.quiet = False
 
+    def _finish(self, hooks: Tuple[Hook, ...]) -> None:
+        """Tell the hooks that ran in the step that it has ended."""
+        self.quiet = True
+        try:
+            for hook in hooks:
+                if hook.done is not None and hook.live and not hook.retired:
+                    self._call(hook, hook.done, self._steps.step)
+        finally:
+            self.quiet = False
+
+    def at_optimizer(self, optimizer: Any) -> None:
+        """Show an optimizer that stepped, or was kept from it, to the hooks that are live."""
+        began = perf_counter_ns()
+        self.quiet = True
+        try:
+            for hook in self._at_optimizers:
+                if hook.armed:
+                    self._call(hook, hook.after, optimizer)
+        finally:
+            self.quiet = False
+            self._spent_ns += perf_counter_ns() - began
+
     def _switch_modules(self, on: bool) -> None:
-        if on and not self._registered:
+        if on and not self._module_hooks.registered:
             why = module_refusal()
             if why is not None:
                 for hook in self._modules:
@@ -141,53 +175,13 @@ class Switchboard:
                     hook.live = False
                 self._modules = ()
                 return
-            self._put_module_hooks_in()
-        elif not on and self._registered:
+            self._module_hooks.put_in()
+        elif not on and self._module_hooks.registered:
             self.drop_module_hooks()
 
-    def _put_module_hooks_in(self, from_afar: bool = False) -> None:
-        before, after = module_hooks()
-        if after is None:
-            return
-        torch = sys.modules["torch"]
-        compiler = getattr(torch, "compiler", None)
-        is_traced = (
-            getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", None) or bool
-        )
-        key, ours = -id(self), untraced(self._after_module, is_traced)
-        # First, so that a KeyboardInterrupt in the next lines leaves nothing that nobody removes.
-        self._registered = True
-        if from_afar and len(after):
-            register = functools.partial(after.__setitem__, key)
-            if not undisturbed(is_at_a_modules_hooks, register, ours):
-                self._registered = False
-                return
-        else:
-            after[key] = ours
-        before[key] = untraced(self._before_module, is_traced)
-        if not self._registered:
-            # The training thread dropped them between the two lines.
-            before.pop(key, None)
-
     def drop_module_hooks(self, from_afar: bool = False) -> bool:
-        """Unregister the module hooks; True when none is left.
-
-        torch calls hooks from a copy, but where a forward raises it walks the live dictionary, and an
-        entry of ours that vanishes there replaces the user's exception.  So another thread
-        (`from_afar`) may remove them only while ours is the only entry or nobody is at that place.
-        """
-        before, after = module_hooks()
-        key = -id(self)
-        if after is not None and key in after:
-            if from_afar and len(after) > 1:
-                if not undisturbed(is_at_a_modules_hooks, after.__delitem__, key):
-                    return False
-            else:
-                after.pop(key, None)
-        if before is not None:
-            before.pop(key, None)
-        self._registered = False
-        return True
+        """Unregister the module hooks; True when none is left."""
+        return self._module_hooks.drop(from_afar)
 
     def _switch_ops(self, on: bool) -> None:
         if on and self._mode is None:
@@ -228,7 +222,7 @@ class Switchboard:
         for hook in self.hooks:
             if hook.armed:
                 hook.refuse(self.broken)
-        self._modules = self._ops = self._at_steps = ()
+        self._modules = self._ops = self._at_steps = self._at_optimizers = ()
         self.drop_module_hooks()
 
     def _before_module(self, module: Any, inputs: Any) -> None:
@@ -319,7 +313,7 @@ class Switchboard:
         self._end_leases()
         self._modules = tuple(one for one in self._modules if one.armed)
         self._ops = tuple(one for one in self._ops if one.armed)
-        self._deadline = min([one.until_mono for one in self._modules + self._ops] or [_NEVER])
+        self._deadline = min([one.until_mono for one in self._modules + self._ops] or [NEVER])
         if not any(one.armed for one in self.hooks):
             self.drop_module_hooks()
 
@@ -330,7 +324,7 @@ class Switchboard:
                 hook.refuse(self.broken)
             if hook.armed and now > hook.until_mono:
                 hook.armed = False
-            if not hook.armed and not self._registered and self._mode is None:
+            if not hook.armed and not self._module_hooks.registered and self._mode is None:
                 hook.live = False
 
     def expire(self) -> None:
@@ -341,7 +335,7 @@ class Switchboard:
         thread between two bytecodes.
         """
         self._end_leases()
-        if self._registered and not any(one.armed for one in self.hooks):
+        if self._module_hooks.registered and not any(one.armed for one in self.hooks):
             self.drop_module_hooks(from_afar=True)
 
     def is_mode_left(self) -> bool:
@@ -357,7 +351,7 @@ class Switchboard:
     def forget(self) -> None:
         """Let go of everything in a forked child, whose one thread is the one that forked."""
         self.hooks = []
-        self._modules = self._ops = self._at_steps = ()
+        self._modules = self._ops = self._at_steps = self._at_optimizers = ()
         self.drop_module_hooks()
         self.take_out_mode()
 
@@ -365,12 +359,18 @@ class Switchboard:
 
     def tick(self, now: float) -> None:
         """Put the module hooks in when something is armed and no optimizer step comes (shim thread)."""
-        if self._steps.source == "optimizer" or not any(one.armed for one in self.hooks):
+        if self._steps.source == "optimizer" or not any(
+            one.armed and one.kind != "optimizer" for one in self.hooks
+        ):
             self._wanted_since = 0.0
             return
         self._wanted_since = self._wanted_since or now
-        if not self._registered and now - self._wanted_since > NO_OPTIMIZER_S and module_refusal() is None:
-            self._put_module_hooks_in(from_afar=True)
+        if (
+            not self._module_hooks.registered
+            and now - self._wanted_since > NO_OPTIMIZER_S
+            and module_refusal() is None
+        ):
+            self._module_hooks.put_in(from_afar=True)
 
     def _is_step_without_optimizer(self) -> bool:
         # With gradients on, an optimizer is likely still to come: its step is the better boundary.

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import weakref
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from .modes import is_compile_in_use
-from .steps import torch_module
+from .steps import torch_module, undisturbed
 
 
 def untraced(call: Callable[..., None], is_traced: Callable[..., Any]) -> Callable[..., None]:
@@ -51,6 +52,58 @@ def is_at_a_modules_hooks(frame: Any) -> bool:
     return False
 
 
+class ModuleHooks:
+    """The one pair of global module hooks: put in, and taken out again without harm."""
+
+    def __init__(self, key: int, before: Callable[..., None], after: Callable[..., None]) -> None:
+        self.registered = False
+        self._key, self._before, self._after = key, before, after
+
+    def put_in(self, from_afar: bool = False) -> None:
+        """Register both; `from_afar` from another thread, at a moment when that is safe."""
+        before, after = module_hooks()
+        if after is None:
+            return
+        torch = sys.modules["torch"]
+        compiler = getattr(torch, "compiler", None)
+        is_traced = (
+            getattr(compiler, "is_dynamo_compiling", None) or getattr(compiler, "is_compiling", None) or bool
+        )
+        ours = untraced(self._after, is_traced)
+        # First, so that a KeyboardInterrupt in the next lines leaves nothing that nobody removes.
+        self.registered = True
+        if from_afar and len(after):
+            register = functools.partial(after.__setitem__, self._key)
+            if not undisturbed(is_at_a_modules_hooks, register, ours):
+                self.registered = False
+                return
+        else:
+            after[self._key] = ours
+        before[self._key] = untraced(self._before, is_traced)
+        if not self.registered:
+            # The training thread dropped them between the two lines.
+            before.pop(self._key, None)
+
+    def drop(self, from_afar: bool = False) -> bool:
+        """Unregister both; True when none is left.
+
+        torch calls hooks from a copy, but where a forward raises it walks the live dictionary, and an
+        entry of ours that vanishes there replaces the user's exception.  So another thread
+        (`from_afar`) may remove them only while ours is the only entry or nobody is at that place.
+        """
+        before, after = module_hooks()
+        if after is not None and self._key in after:
+            if from_afar and len(after) > 1:
+                if not undisturbed(is_at_a_modules_hooks, after.__delitem__, self._key):
+                    return False
+            else:
+                after.pop(self._key, None)
+        if before is not None:
+            before.pop(self._key, None)
+        self.registered = False
+        return True
+
+
 class ModulePaths:
     """Names of modules as the user wrote them, learnt from the outermost module of a call.
 
@@ -76,6 +129,17 @@ class ModulePaths:
             present = self._names.get(id(module))
             if present is None or present[0]() is not module or len(name) > len(present[1]):
                 self._names[id(module)] = (weakref.ref(module), name)
+
+    def parameter_names(self) -> Dict[int, str]:
+        """Return the names of the parameters below the known roots, the longer of two; on any thread."""
+        names: Dict[int, str] = {}
+        for reference in list(self._roots.values()):
+            root = reference()
+            if root is not None:
+                for name, parameter in root.named_parameters():
+                    if len(name) > len(names.get(id(parameter), "")):
+                        names[id(parameter)] = name
+        return names
 
     def path(self, module: Any) -> str:
         """Return the module's path, or its class name where it is not known."""

@@ -14,6 +14,8 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 from .api import Api, Command, Probe, Refused, Sampler
 from .hooks import Switchboard
 from .process import raised_by_signal
+from .readback import Readback
+from .taps import Taps
 
 MOST_STEPS = 1000000
 MOST_SECONDS = 3600.0
@@ -36,6 +38,8 @@ class Probes:
         self.emit = emit
         self.event = event
         self.loaded: Dict[str, Probe] = {}
+        self.readback = Readback()
+        self.taps = Taps(steps, switchboard, self.disable)
         self.is_due = False
         # Probes that failed on the training thread; the shim's thread takes their things out.
         self._failed: Deque[Probe] = deque()
@@ -100,6 +104,7 @@ class Probes:
                 command.started = False
                 self._tell(probe, command, "its probe is off")
         probe.every_step, probe.now_and_then, probe.samplers, probe.ooms = [], [], [], []
+        probe.taps = []
         closers, probe.closers = probe.closers, []
         for close in closers:
             try:
@@ -118,12 +123,22 @@ class Probes:
         # A silenced probe's hooks stay listed until a boundary has switched them off.
         gone = [hook for hook in self.switchboard.hooks if hook not in live and hook.live]
         self.switchboard.hooks = live + gone
+        self.serve_taps()
+
+    def serve_taps(self) -> None:
+        """Listen where the probes want it now."""
+        self.taps.serve([tap for one in list(self.loaded.values()) for tap in one.taps])
 
     # The training thread.
+
+    def wants_boundary(self) -> bool:
+        """Tell whether the next boundary has something for `at_boundary`."""
+        return self.is_due or bool(self.every_step) or self.readback.waits
 
     def at_boundary(self) -> None:
         """Call what the probes want called after a step."""
         step = self.steps.step
+        self.readback.poll()
         for probe, call in self.every_step:
             self._guarded(probe, call, step)
         if self.is_due:
@@ -157,6 +172,7 @@ class Probes:
         """Take the samples that are due and end what is past its lease."""
         self.is_due = bool(self.now_and_then)
         self._clear_failed()
+        self.serve_taps()
         for probe in list(self.loaded.values()):
             for sampler in list(probe.samplers):
                 if now >= sampler.due_mono and probe.failed is None:
@@ -237,7 +253,7 @@ class Probes:
     def stop(self, plugin: str, name: str, by: str) -> Dict[str, Any]:
         """Stop a command, whoever holds it: stopping is always safe."""
         probe, command = self.find(plugin, name)
-        if command.started:
+        if command.started or any(hook.armed for hook in command.hooks):
             self.end(probe, command, "stopped by " + by)
         return {"phase": command.phase()}
 

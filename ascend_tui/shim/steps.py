@@ -2,8 +2,8 @@
 
 The hook is a trampoline that reads a slot: only the slot changes afterwards, because adding or
 removing an optimizer hook while torch iterates over them kills the training.  A step ends at the
-first optimizer call of an iteration, or where a GradScaler skipped the optimizer, or, in a process
-without an optimizer, where the module hooks (hooks.py) see the outermost call return.
+first optimizer call of an iteration, or where a GradScaler skipped the optimizer (scaler.py), or,
+in a process without an optimizer, where the module hooks (hooks.py) see the outermost call return.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import itertools
 import operator
 import sys
 import threading
+import weakref
 from collections import deque
 from time import perf_counter_ns
-from typing import Any, Callable, Deque, List, Optional, Set, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Set, Tuple
 
 from .process import raised_by_signal
 
 SAMPLES = 256
+MOST_OPTIMIZERS = 256
+NEVER = float("inf")
 _RESUMED = 0x20 | 0x80 | 0x200
 """Code flags of generators and coroutines, whose caller can change while their frame stays."""
 
@@ -114,6 +117,15 @@ class Steps:
         self._is_calm = is_calm
         # The only optimizer of a calm training by its id, else 0.
         self._calm = 0
+        self.calm_until = NEVER
+        """The step in whose boundary something is due, however calm it is until then."""
+        self.at_optimizer: Optional[Callable[[Any], None]] = None
+        """What wants to see each optimizer that steps, or would have; swapped at a boundary."""
+        self.at_scaler: Optional[Callable[[Any, bool], None]] = None
+        """What wants to see a GradScaler right after its update, and whether that step was skipped."""
+        self.aside_ns = 0
+        """Our time in this step outside its boundary: see taps.py."""
+        self._optimizers: Dict[int, Any] = {}
         # (nanoseconds of the step, nanoseconds of them in here) since the last `settle`.
         self._plain: Deque[Tuple[int, int]] = deque(maxlen=SAMPLES)
         self._seen: Set[int] = set()
@@ -127,13 +139,19 @@ class Steps:
         began = perf_counter_ns()
         try:
             identity = id(optimizer)
-            if identity == self._calm:
+            if identity == self._calm and self.step + 1 < self.calm_until:
                 last, self.last_boundary_ns = self.last_boundary_ns, began
                 self.step += 1
-                self._plain.append((began - last, perf_counter_ns() - began))
+                aside, self.aside_ns = self.aside_ns, 0
+                self._plain.append((began - last, perf_counter_ns() - began + aside))
                 return
+            if identity not in self._optimizers:
+                self._know(optimizer)
             if self._scaler_known:
                 self._stepped.add(identity)
+            look = self.at_optimizer
+            if look is not None:
+                look(optimizer)
             if len(self._seen) == 1 and identity in self._seen:
                 self.end_step("optimizer", began)
                 self._calm = 0 if self._scaler_known or not self._is_calm() else identity
@@ -144,6 +162,12 @@ class Steps:
             if raised_by_signal(error):
                 raise
             self._on_fault("step hook: %r" % (error,))
+
+    def _know(self, optimizer: Any) -> None:
+        # A GradScaler tells only the id of an optimizer that it did not let step.
+        if len(self._optimizers) >= MOST_OPTIMIZERS:
+            self._optimizers.clear()
+        self._optimizers[id(optimizer)] = weakref.ref(optimizer)
 
     def wake(self) -> None:
         """Have the next step end with a boundary; from any thread."""
@@ -158,16 +182,21 @@ class Steps:
         self.in_hook_ns.extend(hook_ns for _, hook_ns in settled)
         return settled
 
-    def on_scaler_update(self, attempted: List[int]) -> None:
+    def on_scaler_update(self, attempted: List[int], scaler: Any = None) -> None:
         """Take a GradScaler's update; `attempted` are the optimizers that it was to step since the last."""
         began = perf_counter_ns()
         try:
             # The first update after an attach may close an iteration of which we saw only the end.
             if self._scaler_known:
                 skipped = [one for one in attempted if one not in self._stepped]
-                if skipped and len(skipped) == len(attempted):
+                whole = bool(skipped) and len(skipped) == len(attempted)
+                if whole:
                     self.skipped += 1
+                look = self.at_scaler
+                if look is not None and scaler is not None:
+                    look(scaler, whole)
                 for identity in skipped:
+                    self._look_at_skipped(identity)
                     self._attempt(identity, began)
             self._scaler_known = True
             self._calm = 0
@@ -176,6 +205,12 @@ class Steps:
             if raised_by_signal(error):
                 raise
             self._on_fault("scaler hook: %r" % (error,))
+
+    def _look_at_skipped(self, identity: int) -> None:
+        look, known = self.at_optimizer, self._optimizers.get(identity)
+        optimizer = known() if known is not None else None
+        if look is not None and optimizer is not None:
+            look(optimizer)
 
     def _attempt(self, identity: int, began_ns: int) -> None:
         seen = self._seen
@@ -199,7 +234,8 @@ class Steps:
             self.step += 1
             self.source = source
             self._at_boundary()
-            self.in_hook_ns.append(perf_counter_ns() - began_ns)
+            aside, self.aside_ns = self.aside_ns, 0
+            self.in_hook_ns.append(perf_counter_ns() - began_ns + aside)
         finally:
             self._at_one.release()
 
@@ -274,84 +310,3 @@ class OptimizerHook:
             return False
         self.key = None
         return True
-
-
-class ScalerHook:
-    """The wrapper around GradScaler.update, which alone knows of a skipped step.
-
-    torch has no hook there, so the method is replaced on its class and put back on detach.
-    """
-
-    def __init__(self, steps: Steps) -> None:
-        self._steps: Optional[Steps] = steps
-        # A wrapped `update` may call another one, of its base class.
-        self._inside = False
-        self._wrapped: List[Tuple[Any, Any, Any]] = []
-
-    def put_in(self) -> None:
-        """Wrap the GradScaler classes that are loaded, define `update` and are not wrapped yet."""
-        torch = sys.modules.get("torch")
-        npu = getattr(sys.modules.get("torch_npu"), "npu", None)
-        sharded = sys.modules.get("torch.distributed.fsdp.sharded_grad_scaler")
-        for place, name in (
-            (getattr(torch, "amp", None), "GradScaler"),
-            (getattr(npu, "amp", None), "GradScaler"),
-            (sharded, "ShardedGradScaler"),
-        ):
-            scaler = getattr(place, name, None)
-            if isinstance(scaler, type) and "update" in vars(scaler):
-                self._wrap(scaler)
-
-    def stop(self) -> None:
-        """Make the wrappers pass through; they stay until `take_out`."""
-        self._steps = None
-
-    def _wrap(self, scaler: Any) -> None:
-        original = vars(scaler)["update"]
-        if any(one[0] is scaler for one in self._wrapped):
-            return
-        cell = self
-
-        @functools.wraps(original)
-        def update(self: Any, *args: Any, **kwargs: Any) -> Any:
-            steps = cell._steps
-            if steps is None or cell._inside:
-                return original(self, *args, **kwargs)
-            # The update forgets which optimizers there were, so they are read before.
-            attempted = attempts(self)
-            cell._inside = True
-            try:
-                result = original(self, *args, **kwargs)
-            finally:
-                cell._inside = False
-            if attempted:
-                steps.on_scaler_update(attempted)
-            return result
-
-        scaler.update = update
-        self._wrapped.append((scaler, original, update))
-
-    def take_out(self) -> bool:
-        """Put the original methods back; False when somebody wrapped ours meanwhile."""
-        self._steps = None
-        left = []
-        for scaler, original, update in self._wrapped:
-            if vars(scaler).get("update") is update:
-                scaler.update = original
-            else:
-                left.append((scaler, original, update))
-        self._wrapped = left
-        return not left
-
-
-def attempts(scaler: Any) -> List[int]:
-    """Return the ids of the optimizers that a GradScaler stepped, or would have, since its last update."""
-    try:
-        states = scaler._per_optimizer_states
-        return [
-            identity for identity, state in states.items() if getattr(state["stage"], "name", "") == "STEPPED"
-        ]
-    except Exception as error:
-        if raised_by_signal(error):
-            raise
-        return []  # a scaler of another make: its skips cannot be told

@@ -15,7 +15,8 @@ torch = pytest.importorskip("torch")
 from torch.optim import optimizer as torch_optimizer  # noqa: E402
 
 from ascend_tui.shim import steps as shim_steps  # noqa: E402
-from ascend_tui.shim.steps import OptimizerHook, ScalerHook, Steps, trampoline, undisturbed  # noqa: E402
+from ascend_tui.shim.scaler import ScalerHook  # noqa: E402
+from ascend_tui.shim.steps import OptimizerHook, Steps, trampoline, undisturbed  # noqa: E402
 
 POST = torch_optimizer._global_optimizer_post_hooks
 
@@ -138,6 +139,17 @@ def test_closure_that_is_called_many_times_is_one_step(watch: Watch) -> None:
     assert watch.steps.step == 3
 
 
+@pytest.fixture
+def _forgotten() -> Iterator[None]:
+    """Forget what was compiled: in a process in which something is, later tests get no hooks of operators."""
+    from torch._dynamo import utils
+
+    yield
+    torch._dynamo.reset()
+    utils.counters.clear()
+
+
+@pytest.mark.usefixtures("_forgotten")
 def test_scheduler_and_compiled_step(watch: Watch) -> None:
     layer = torch.nn.Linear(2, 2)
     one = torch.optim.SGD(layer.parameters(), lr=0.1)
