@@ -24,6 +24,7 @@ from ascend_tui.plugin import Loaded
 from ascend_tui.shown import SILENCE_S, Shown
 from ascend_tui.text import tr
 from ascend_tui.widgets.desk import Desk
+from ascend_tui.widgets.filter_line import FilterLine
 from ascend_tui.widgets.help import HelpScreen
 from ascend_tui.widgets.key_line import KeyLine
 from ascend_tui.widgets.pane import pane_of
@@ -97,6 +98,7 @@ class MonitorApp(App[None]):
         yield StatusLine(id="status")
         yield self.desk
         yield KeyLine(id="keys")
+        yield FilterLine(id="filter")
 
     def on_mount(self) -> None:
         """Take over the signals that end the process, then let frames come."""
@@ -190,6 +192,30 @@ class MonitorApp(App[None]):
     def action_unzoom(self) -> None:
         """See all panes again."""
         self.desk.back()
+
+    def action_open(self) -> None:
+        """Tell the story of what is chosen: the pane's own detail has the whole screen."""
+        if self.desk.chosen and not self.desk.zoomed:
+            self.desk.zoom()
+
+    def action_filter(self) -> None:
+        """Ask which lines of the chosen pane are to be seen."""
+        pane = self.desk.chosen
+        if pane is None or not pane.filters:
+            self.say(tr("this pane has nothing to filter"))
+            return
+        self.query_one(KeyLine).display = False
+        self.query_one(FilterLine).ask(pane.title, pane.filter_text)
+
+    def on_filter_line_typed(self, message: FilterLine.Typed) -> None:
+        """Filter as it is typed, and give the keys back at the end."""
+        pane = self.desk.chosen
+        if pane is not None:
+            pane.set_filter(message.text)
+            if message.is_done:
+                pane.focus(scroll_visible=False)
+        if message.is_done:
+            self.query_one(KeyLine).display = True
 
     def action_scroll(self, by: int, pages: bool = False) -> None:
         """Scroll the chosen pane."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ascend_tui.frame import Frame, json_lines
+from ascend_tui.frame import Frame, as_json, json_lines
 
 Export = Callable[[str, bytes], Path]
 """Write a file of this name into the run's folder, and say where it is."""
@@ -18,4 +18,9 @@ def save(export: Export, frame: Frame, picture: str) -> Path:
     moment = time.strftime("%Y%m%d-%H%M%S", time.localtime(frame.wall_s))
     numbers = "".join(json.dumps(one, allow_nan=False) + "\n" for one in json_lines(frame))
     export(f"screen-{moment}.svg", picture.encode())
+    for target in frame.targets:
+        for snapshot in target.plugins.values():
+            # A plugin's snapshot may offer evidence: what is worth a file of its own, by name.
+            for name, found in getattr(snapshot, "evidence", dict)().items():
+                export(f"{name}.json", (json.dumps(as_json(found), allow_nan=False) + "\n").encode())
     return export(f"snapshot-{moment}.json", numbers.encode()).parent

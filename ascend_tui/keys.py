@@ -34,11 +34,13 @@ class Key:
 KEYS = (
     Key("zoom", "z", "zoom", title="fill the screen with this pane, and back", short="zoom"),
     Key("unzoom", "escape", "unzoom", title="back from one pane to all", shown_as="esc"),
+    Key("open", "enter", "open", title="the story of the chosen line", shown_as="enter"),
+    Key("filter", "slash", "filter", title="filter this pane", short="filter", shown_as="/"),
     Key(
         "scroll.up",
         "up",
         "scroll(-1)",
-        title="scroll this pane by a line or a page",
+        title="choose a line of this pane, or scroll it by a line or a page",
         shown_as="↑ ↓ pgup pgdn",
     ),
     Key("scroll.down", "down", "scroll(1)", title=""),

@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...] [--quick]`: idle, latency, cycles, holders, host, screen, reuse, weeks."""
+"""`python -m bench [NAME ...] [--quick]`: idle, latency, cycles, holders, host, overflow, screen …."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from bench import cycles, holders, host, idle, latency, reuse, screen, weeks
+from bench import cycles, holders, host, idle, latency, overflow, reuse, screen, weeks
 from bench.target import busy
 
 # Where torch_npu is installed for the tests, `import torch` would fail for want of CANN.
@@ -20,7 +20,7 @@ def main() -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help="idle, latency, cycles, holders, host, screen, reuse, weeks (all)",
+        help="idle, latency, cycles, holders, host, overflow, screen, reuse, weeks (all)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a measurement")
     options = parser.parse_args()
@@ -30,6 +30,7 @@ def main() -> int:
         "latency": lambda: latency.run(3 if quick else 15),
         "cycles": lambda: cycles.run(20 if quick else 200),
         "host": lambda: host.run(50 if quick else 300),
+        "overflow": lambda: overflow.run(3 if quick else 12),
         "screen": lambda: screen.run(6 if quick else 20),
         "holders": lambda: holders.run(3 if quick else 12),
         "reuse": lambda: reuse.run(3 if quick else 12),

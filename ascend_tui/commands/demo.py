@@ -22,7 +22,7 @@ from ascend_tui.config import Config
 from ascend_tui.rundir import RunFolder, default_root
 from ascend_tui.target import Refusal, RefusedError, forget_socket, socket_path
 
-FAULTS = ("none", "leak", "hang")
+FAULTS = ("none", "leak", "hang", "overflow")
 START_S = 120.0
 INSTALL = 'pip install "torch>=2.1"'
 

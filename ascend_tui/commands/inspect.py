@@ -160,9 +160,10 @@ def _item(item: Mapping[str, Any]) -> Iterator[str]:
     step = "" if item.get("step") is None else f", step {item['step']}"
     ranks = f", ranks {', '.join(map(str, item['ranks']))}" if item.get("ranks") else ""
     yield f"{item.get('severity')} {item.get('category')}: {item.get('headline')}{times}{step}{ranks}"
-    for key in ("reason", "advice"):
-        if item.get(key):
-            yield f"  {item[key]}"
+    for key in ("reason", "source_reason", "evidence", "advice"):
+        value = item.get(key)
+        for text in [value] if isinstance(value, str) else value or ():
+            yield f"  {text}"
 
 
 def _some(texts: Sequence[str], most: int = SHOWN) -> Iterator[str]:

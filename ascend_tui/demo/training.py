@@ -29,6 +29,9 @@ WIDTH = 128
 HEADS = 4
 LAYERS = 4
 BATCH = 8
+# Of the fault `overflow`: from which step on one channel climbs, from where, how fast, up to where, how long
+# it stays there before it falls to a quarter of that, and what its activation gains.
+CLIMBS_AFTER, FIRST_VALUE, CLIMB, TOP, STAYS, GAIN = 200, 3.0, 1.03, 61500.0, 8, 1.1
 # Of the fault `hang`: how long reading a batch takes, and how many there are until it hangs.
 READING_S = 0.15
 BATCHES_PER_EPOCH = 30
@@ -55,6 +58,45 @@ class Block(nn.Module):
         x = x + self.dropout(self.out(mixed.transpose(1, 2).reshape(batch, length, WIDTH)))
         x = x + self.dropout(self.mlp(self.norm_mlp(x)))
         return x
+
+
+class HalfLinear(nn.Linear):
+    """A layer whose output is kept in float16."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        # Multiplied in float32: a CPU is twenty times slower in float16.
+        return super().forward(x.float()).half()
+
+
+class ScaledGelu(nn.Module):
+    """A GELU with a gain, as nets without norms have it: from 59,549 on it leaves float16."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.gelu(x) * GAIN
+
+
+class Outlier:
+    """A channel of a block's feed-forward part that grows with every step, as some do in large models.
+
+    The part is kept in float16.  What its first layer gives still fits in there; its activation does not.
+    """
+
+    def __init__(self, block: nn.Module) -> None:
+        self.value, self.stayed = FIRST_VALUE, 0
+        self.first, second = HalfLinear(WIDTH, 4 * WIDTH), HalfLinear(4 * WIDTH, WIDTH)
+        block.mlp = nn.Sequential(self.first, ScaledGelu(), second)
+        # Nothing else hears of the channel, and the loss is as good as ever until then.
+        second.weight.data[:, 0] = 0.0
+        second.weight.register_hook(lambda gradient: functional.pad(gradient[:, 1:], (1, 0)))
+
+    @torch.no_grad()
+    def grow(self) -> None:
+        """Grow once; at the top, stay for some steps and fall."""
+        self.value = min(self.value * CLIMB, TOP)
+        self.stayed += self.value == TOP
+        if self.stayed > STAYS:
+            self.value, self.stayed = TOP / 4, 0
+        self.first.bias[0] = self.value
 
 
 class Gpt(nn.Module):
@@ -178,7 +220,7 @@ def end_with_parent() -> None:
 def main() -> int:
     """Train until the parent is gone."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", choices=("none", "leak", "hang"), default="none")
+    parser.add_argument("--fault", choices=("none", "leak", "hang", "overflow"), default="none")
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--no-npu", default="", metavar="WHY", help="leave torch_npu alone")
     options = parser.parse_args()
@@ -190,8 +232,15 @@ def main() -> int:
     text = write_text(2_000_000)
     letters = sorted(set(text))
     data = torch.tensor([letters.index(letter) for letter in text], dtype=torch.long)
-    model = Gpt(len(letters)).to(device)
+    model = Gpt(len(letters))
+    overflows = options.fault == "overflow"
+    outlier = Outlier(model.blocks[2]) if overflows else None
+    model.to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    # While the channel is too large each step is skipped; the scale recovers from that until the next time.
+    scaler = torch.amp.GradScaler(
+        device.type, init_scale=1024.0, backoff_factor=0.92, growth_interval=40, enabled=overflows
+    )
     kept: list[torch.Tensor] = []
     next_batch: Callable[[], torch.Tensor] = partial(cut_batch, data)
     if options.fault == "hang":
@@ -201,11 +250,14 @@ def main() -> int:
     step = 0
     while os.getppid() == parent and (not options.steps or step < options.steps):
         batch = next_batch().to(device)
+        if outlier is not None and step >= CLIMBS_AFTER:
+            outlier.grow()
         logits = model(batch[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         if options.fault == "leak":
             # The fault: "keep them for a plot later".
             kept.append(logits.detach().repeat(1, 1, 20))

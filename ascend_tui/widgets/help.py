@@ -19,6 +19,7 @@ _NAME, _VALUE = 16, 56
 _SIGNS = (
     ("● ○", msgid("live · waiting")),
     ("✕ ‖", msgid("gone · frozen, with the number of ticks that wait")),
+    ("· ▲ ! ✕", msgid("an incident: information · warning · error · fatal")),
     ("▲ ? =", msgid("memory: grows · undecided · steady")),
     ("┴ m !", msgid("on a time axis: tick · your mark · alert")),
     ("╌ ┊", msgid("capacity of the device · the moment you stepped to")),

@@ -46,6 +46,9 @@ class Pane(Vertical, can_focus=True):
     TELLS: tuple[str, ...] = ()
     """Names of commands of which `mode` says itself that they are on."""
 
+    filters = False
+    """Whether `set_filter` does something."""
+
     def __init__(self, digit: int, loaded: Loaded) -> None:
         """Frame the plugin `loaded` under the key `digit`."""
         super().__init__(id=f"pane-{digit}")
@@ -96,6 +99,14 @@ class Pane(Vertical, can_focus=True):
 
     def go_to(self, step: int | None) -> None:
         """Bring the moment of `step` into sight, if the pane has a time axis; None is live."""
+
+    def set_filter(self, text: str) -> None:
+        """Show only what fits `text`, if the pane filters; an empty text shows all."""
+
+    @property
+    def filter_text(self) -> str:
+        """Return the present filter as it was typed."""
+        return ""
 
     # What the base does.
 

@@ -1,0 +1,154 @@
+"""How a tensor is looked at: its lowest and highest value, as tensors of one element on its own device.
+
+`aminmax` keeps NaN and Inf, makes no copy and needs no waiting.  Nothing here writes a tensor of the
+training.
+"""
+
+import collections
+from typing import Any
+
+LIMITS = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+NEAR = 0.9
+HUGE = 1e30
+"""Finite, and beyond what a healthy value of a wide type is."""
+DEVICES = ("cpu", "cuda", "npu")
+MOST_OF_ONE = 4
+"""Tensors of one output that are looked at."""
+
+
+def setup(api):
+    """Offer the ways of looking to the other parts."""
+    api.stats = Stats(api)
+
+
+class Stats:
+    """Tell which tensors can be looked at, and look at them.  On the training thread."""
+
+    def __init__(self, api):
+        self.api = api
+        self.unseen: collections.Counter[str] = collections.Counter()
+        self.near = NEAR
+        self.saturates = False
+        self._types: tuple[Any, ...] = ()
+        self._names = {}
+        self._strided = None
+
+    def prepare(self):
+        """Learn torch's types; before anything else is called."""
+        torch = self.api.torch
+        self._types = (torch.Tensor, torch.nn.Parameter)
+        self._strided = torch.strided
+        self._names = {
+            torch.float16: "float16",
+            torch.bfloat16: "bfloat16",
+            torch.float32: "float32",
+            torch.float64: "float64",
+        }
+
+    def blocked(self):
+        """Say why nothing can be looked at just now, or return None: a transform, a tracer, a capture."""
+        core = self.api.torch._C
+        functorch = getattr(core, "_functorch", None)
+        peek = getattr(functorch, "peek_interpreter_stack", None)
+        if peek is not None and peek() is not None:
+            return "traced"
+        if core._get_tracing_state() is not None:
+            return "traced"
+        if self.api.device.kind != "cpu" and self.api.device.is_capturing():
+            return "capture"
+        return None
+
+    def hidden(self, call, *args):
+        """Call `call(*args)` so that a function mode of the training's sees nothing, be it an attribute."""
+        if self.api.torch._C._len_torch_function_stack():
+            with self.api.unseen():
+                call(*args)
+        else:
+            call(*args)
+
+    def tensors_of(self, value):
+        """Return what can be looked at in a tensor, a list or a mapping of them; at most four."""
+        if type(value) in self._types:
+            found: Any = (value,)
+        elif isinstance(value, (list, tuple)):
+            found = value[:MOST_OF_ONE]
+        elif isinstance(value, dict):
+            found = list(value.values())[:MOST_OF_ONE]
+        elif value is None:
+            return ()
+        else:
+            found = (value,)
+        return [one for one in map(self.plain, found) if one is not None]
+
+    def plain(self, value, counts=True):
+        """Return the tensor if it can be looked at, of a distributed one the local part, else None."""
+        if type(value) not in self._types:
+            # An object that is no tensor is not asked for anything: its attributes may be code of the user's.
+            if not isinstance(value, self._types):
+                return None
+            value = getattr(value, "_local_tensor", None)
+            if type(value) not in self._types:
+                self.unseen["subclass"] += counts
+                return None
+        if value.dtype not in self._names or value.device.type not in DEVICES:
+            return None
+        if value.layout != self._strided or value.is_nested or value._is_zerotensor():
+            return None
+        return value if value.numel() else None
+
+    def dtype(self, tensor):
+        """Return the name of a tensor's type."""
+        return self._names.get(tensor.dtype, "")
+
+    def measure(self, tensor):
+        """Return (lowest, highest), each a tensor of one element."""
+        torch = self.api.torch
+        core = torch._C
+        if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
+            with self.api.unseen():
+                return torch.aminmax(tensor)
+        grad = core.is_grad_enabled()
+        core._set_grad_enabled(False)
+        try:
+            return torch.aminmax(tensor)
+        finally:
+            core._set_grad_enabled(grad)
+
+    def closely(self, tensor):
+        """Return on the device: the bad values, the place of the first, those near the limit, zeros."""
+        torch = self.api.torch
+        with self.api.unseen():
+            flat = tensor.detach().reshape(-1)
+            bad = ~torch.isfinite(flat)
+            limit = LIMITS.get(self.dtype(tensor), HUGE)
+            near = flat.abs() > (limit * self.near if limit < HUGE else HUGE)
+            counts = [bad.sum(), bad.float().argmax(), (near & ~bad).sum(), (flat == 0).sum()]
+            # Counts of large tensors do not fit into every number of the device: 32 bits are enough here.
+            return [one.to(torch.float32) for one in counts]
+
+    def is_near(self, dtype, low, high):
+        """Tell whether a finite output is near the limit of its type, for another reason than a mask.
+
+        A mask writes the lowest value there is, and leaves the highest where it was.
+        """
+        limit = LIMITS.get(dtype)
+        if limit is None:
+            return False
+        bound = limit * self.near if limit < HUGE else HUGE
+        # Where a chip clamps, the lowest value there is may be no mask.
+        return high > bound or (low < -bound and (self.saturates or low > -limit * 0.999))
+
+    @staticmethod
+    def add_counts(row, counts):
+        """Add to a row what `closely` brought, as shares, a count and the place of the first bad value."""
+        bad, place, near, zero = counts
+        size = 1
+        for one in row["shape"]:
+            size *= int(one)
+        row["bad"], row["near"], row["zero"] = int(bad), near / max(size, 1), zero / max(size, 1)
+        if bad:
+            position, left = [], int(place)
+            for one in reversed(row["shape"]):
+                position.append(left % int(one))
+                left //= int(one)
+            row["position"] = position[::-1]
