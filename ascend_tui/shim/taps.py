@@ -42,6 +42,7 @@ class Taps:
         self._on_fault = on_fault
         self._loss: Tuple[Tap, ...] = ()
         self._scaler: Tuple[Tap, ...] = ()
+        self._is_broken = False
         self._ours: Optional[Callable[..., Any]] = None
         self._original: Optional[Callable[..., Any]] = None
 
@@ -50,7 +51,7 @@ class Taps:
 
         Replacing one attribute is one step for the interpreter: a backward that runs has read it already.
         """
-        on = [one for one in taps if one.on and one.probe.failed is None]
+        on = [one for one in taps if one.on and one.probe.failed is None and not self._is_broken]
         self._loss = tuple(one for one in on if one.place == "loss")
         self._scaler = tuple(one for one in on if one.place == "scaler")
         self._steps.at_scaler = self._at_scaler if self._scaler else None
@@ -68,11 +69,22 @@ class Taps:
         @functools.wraps(original)
         def backward(*args: Any, **kwargs: Any) -> Any:
             if taps._loss:
-                taps._at_backward(args[0] if args else kwargs.get("tensors"))
+                try:
+                    taps._at_backward(args[0] if args else kwargs.get("tensors"))
+                except Exception as error:
+                    taps._fault(error)
             return original(*args, **kwargs)
 
         self._original, self._ours = original, backward
         autograd.backward = backward
+
+    def _fault(self, error: Exception) -> None:
+        # Our own code failed, not that of a probe: nothing is listened to any more.
+        if raised_by_signal(error):
+            raise error
+        self._is_broken = True
+        self._loss = ()
+        self._on_fault(None, "taps", error)
 
     def take_out(self) -> bool:
         """Put the original back; False when somebody has wrapped ours, which then passes through."""

@@ -230,7 +230,7 @@ def sees_each_level(client: Client, place: Place) -> None:
     """Have each level on, and see in its records what the training does."""
     client.beat(lambda beat: beat["step"] > 20, 60)
     start(client, *LEVELS)
-    client.until(lambda _: len(pulses(client)) > 3 and pulses(client)[-1]["hottest"], 30)
+    client.until(lambda _: len(pulses(client)) > 2 and pulses(client)[-1]["hottest"], 30)
     told = pulses(client)
     assert {one["name"] for pulse in told for one in pulse["levels"] if one["on"]} >= {
         "loss",
@@ -336,7 +336,7 @@ def test_a_monitor_starts_what_costs_next_to_nothing_and_one_that_only_reads_sta
             with Watcher(training.target, plugins=plugins, writable=False) as watcher:
                 watcher.state(training.target, "live")
                 beats = len(client.beats)
-                client.beat(lambda beat: len(client.beats) > beats + 2)
+                client.beat(lambda beat: len(client.beats) > beats + 1)
                 assert all(not beat["commands"] for beat in client.beats)
             with Watcher(training.target, plugins=plugins) as watcher:
                 started = client.event(event="command", plugin="overflow", reason="started", timeout_s=20)
@@ -349,7 +349,7 @@ def test_a_monitor_starts_what_costs_next_to_nothing_and_one_that_only_reads_sta
                 )
                 client.stop("overflow", "gradients")
                 beats = len(client.beats)
-                client.beat(lambda beat: len(client.beats) > beats + 3)
+                client.beat(lambda beat: len(client.beats) > beats + 2)
                 # Stopped by somebody, it is not started again.
                 assert client.beats[-1]["commands"] == []
             with Watcher(training.target, plugins=plugins, autostart=False):
@@ -441,4 +441,5 @@ def test_two_ranks_with_replicated_and_sharded_parameters_compute_the_same(tmp_p
                 assert [one for one in client.events if one.get("event") == "probe"] == []
                 grads = [value for pulse in pulses(client) for _, value in pulse["grads"]]
                 assert len(grads) > 2
-                assert {one["path"] for pulse in pulses(client) for one in pulse["hottest"]} & {"0", "2"}
+                paths = {one["path"] for pulse in pulses(client) for one in pulse["hottest"]}
+                assert paths & {"0", "2", "module.0", "module.2"}

@@ -113,7 +113,9 @@ def faults(truth: Truth, watched: Watched, main: Incident | None, onset: int) ->
     first, source = main.first_seen, main.source
     if truth.first and (first is None or first.path not in truth.first):
         yield f"first seen: {_words(first)}"
-    if truth.looks and truth.ops and (first is None or first.op not in truth.ops):
+    # A weight that is bad by itself was made by no operator.
+    is_made = first is None or first.part != "parameter"
+    if is_made and truth.looks and truth.ops and (first is None or first.op not in truth.ops):
         yield f"first op: {first.op if first else ''}" if first and first.op else "no op named"
     if truth.position and (first is None or first.position != truth.position):
         yield f"position {first.position if first else None}"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from ascend_tui_plugins.overflow import PLUGIN
 
 from ascend_tui.plugin import probe_text
@@ -17,6 +17,9 @@ from ascend_tui.shim.hooks import Switchboard
 from ascend_tui.shim.probes import Probes
 from ascend_tui.shim.scaler import ScalerHook
 from ascend_tui.shim.steps import OptimizerHook, Steps
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
 
 
 class Shim:
@@ -135,7 +138,6 @@ def bits(net: Any) -> bytes:
 
 def trained(make: Callable[[], Any], step: Callable[[Any, Any], None], count: int = 6) -> bytes:
     """Return the bits of an undisturbed training."""
-    torch = sys.modules["torch"]
     torch.manual_seed(5)
     net = make()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
@@ -150,3 +152,33 @@ def until(holds: Callable[[], object], timeout_s: float = 5.0) -> bool:
     while not holds() and time.monotonic() < end:
         time.sleep(0.001)
     return bool(holds())
+
+
+def sgd(net: nn.Module) -> Any:
+    return torch.optim.SGD(net.parameters(), lr=0.1)
+
+
+def small() -> nn.Module:
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(inplace=True), nn.Linear(6, 2))
+
+
+ROWS = torch.linspace(-1, 1, 12).view(3, 4)
+
+
+def plain_step(net: Any, optimizer: Any, spoil: float = 1.0) -> float:
+    optimizer.zero_grad()
+    loss = net(ROWS).square().mean() * spoil
+    loss.backward()
+    optimizer.step()
+    return float(loss.detach())
+
+
+class Between(nn.Module):
+    """Code between two modules, and outputs of all kinds."""
+
+    def __init__(self, make: Callable[[Any], Any] = lambda y: y * 100) -> None:
+        super().__init__()
+        self.first, self.second, self.make = nn.Linear(4, 4), nn.Linear(4, 2), make
+
+    def forward(self, x: Any) -> Any:
+        return self.second(self.make(self.first(x)))

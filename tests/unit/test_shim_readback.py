@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
+from probed import Shim
 
 torch = pytest.importorskip("torch")
 from torch.overrides import TorchFunctionMode  # noqa: E402
@@ -54,8 +54,8 @@ class Event:
 @pytest.fixture
 def readback(monkeypatch: pytest.MonkeyPatch) -> Readback:
     Event.made = []
-    fake = SimpleNamespace(Event=Event, current_stream=lambda device: ("stream of", device))
-    monkeypatch.setattr(torch, "cuda", fake)
+    monkeypatch.setattr(torch.cuda, "Event", Event)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: ("stream of", device))
     one = Readback()
     monkeypatch.setattr(one, "_host", lambda dtype, count: host_of(one, dtype, count))
     return one
@@ -213,3 +213,28 @@ def test_no_mode_of_the_trainings_sees_it(readback: Readback, mode: Any) -> None
         assert one.names == []
     assert got == [[1.0], [2.0, 1.0]]
     assert torch.is_grad_enabled()
+
+
+def test_a_call_that_raises_costs_its_probe_and_not_the_steps(
+    readback: Readback, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shim = Shim()
+    try:
+        monkeypatch.setattr(shim.probes, "readback", readback)
+        api, (one,) = shim.probe(), [torch.optim.SGD([torch.nn.Parameter(torch.ones(2))], lr=0.1)]
+        one.step()
+
+        def broken(values: list[float]) -> None:
+            raise RuntimeError("ours")
+
+        api.read_later([far(1.0)], broken)
+        Event.made[0].passed = True
+        shim.steps.wake()
+        one.step()
+        assert set(shim.probes.faults()) == {"p"}
+        assert "RuntimeError('ours')" in shim.probes.faults()["p"]
+        assert shim.faults == []
+        one.step()
+        assert shim.steps.step == 3
+    finally:
+        shim.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,6 +13,8 @@ torch = pytest.importorskip("torch")
 from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
+
+from ascend_tui.shim import taps as shim_taps  # noqa: E402
 
 ORIGINAL = torch.autograd.backward
 
@@ -179,6 +182,44 @@ def test_a_tap_that_raises_is_told_and_the_training_goes_on(shim: Shim, place: s
     shim.probes.tick(0.0)
     assert torch.autograd.backward is ORIGINAL
     assert shim.steps.at_scaler is None
+
+
+def test_a_fault_of_the_taps_themselves_ends_them_only(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, seen = listen(shim)
+    net, optimizer = layer()
+
+    def broken() -> None:
+        raise RuntimeError("ours")
+
+    monkeypatch.setattr(shim_taps, "unseen", broken)
+    for _ in range(3):
+        step(net, optimizer)
+    assert seen == []
+    assert [(one["plugin"], one["phase"]) for one in shim.events] == [("", "failed")]
+    shim.probes.serve_taps()
+    assert torch.autograd.backward is ORIGINAL
+    assert shim.steps.step == 3
+
+
+class TimeIsUp(Exception):
+    """What a handler of the training's raises."""
+
+
+def test_what_a_handler_of_the_trainings_raises_within_a_tap_is_the_trainings(shim: Shim) -> None:
+    def handler(number: int, frame: object) -> None:
+        raise TimeIsUp
+
+    old = signal.signal(signal.SIGUSR1, handler)
+    try:
+        tap, _ = listen(shim, call=lambda *args: signal.raise_signal(signal.SIGUSR1))
+        net, optimizer = layer()
+        with pytest.raises(TimeIsUp):
+            step(net, optimizer)
+        assert shim.probes.faults() == {}
+        tap.on = False
+        step(net, optimizer)
+    finally:
+        signal.signal(signal.SIGUSR1, old)
 
 
 def test_a_keyboard_interrupt_in_a_tap_is_the_trainings(shim: Shim) -> None:
