@@ -28,6 +28,7 @@ def first_bad(entries, values):
             # Of a loss a backward takes nothing over but its shape, for the one that it begins with.
             if entry.op == "aten::ones_like":
                 infects.update(one for one in entry.sources if one in spoilt)
+            used.update(entry.sources)
             continue
         if is_meant(entry, low, high, values, meant):
             meant.add(place)

@@ -46,7 +46,7 @@ def judge(run: Run) -> Row:
     rank = SPOILT_RANK if run.case.ranks > 1 else 0
     watched = run.processes[rank]
     if truth.kinds:
-        main = serious(watched)
+        main = serious(watched, truth.also - truth.kinds)
         wrong = [*faults(truth, watched, main, run.case.onset)]
         for other, process in enumerate(run.processes):
             if other != rank:
@@ -82,14 +82,17 @@ def judge(run: Run) -> Row:
     )
 
 
-def serious(watched: Watched) -> Incident | None:
-    """Return the first incident that is a fault: values near the limit come before one."""
+def serious(watched: Watched, consequences: frozenset[str] = frozenset()) -> Incident | None:
+    """Return the first incident that is a fault, before those that are only its consequences.
+
+    Values near the limit come before a fault.
+    """
     found = [
         one
         for one in watched.snapshot.incidents
         if one.severity in GRAVE and one.kind not in ("near_limit", "underflow")
     ]
-    return min(found, key=lambda one: one.first_step, default=None)
+    return min(found, key=lambda one: (one.kind in consequences, one.first_step), default=None)
 
 
 def step_of(watched: Watched, incident: Incident) -> int:
