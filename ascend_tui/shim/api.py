@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 from .governor import median
 from .hook import Hook
 from .modes import unseen
+from .process import raised_by_signal
 from .taps import Tap
 
 if TYPE_CHECKING:
@@ -183,7 +184,20 @@ class Api:
 
         No waiting for the device: at a later step, on a CPU at once.  For the training thread.
         """
-        self._probes.readback.later(tensors, call)
+        probe, probes = self._probe, self._probes
+
+        def arrived(values: List[float]) -> None:
+            # On a device nobody else guards it: it runs at a boundary.
+            if probe.failed is not None:
+                return
+            try:
+                call(values)
+            except Exception as error:
+                if raised_by_signal(error):
+                    raise
+                probes.disable(probe, "read_later", error)
+
+        probes.readback.later(tensors, arrived)
 
     @property
     def late(self) -> int:
