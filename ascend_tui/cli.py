@@ -20,12 +20,13 @@ METHODS = ("auto", "remote_exec", "thread", "pending", "gdb")
 EPILOG = """\
 examples:
   ascend-tui demo --fault leak             a training of ours that leaks, attached and watched
+  ascend-tui demo --fault overflow         one whose activations leave float16: where, and from what
   ascend-tui demo --fault hang             one that hangs: the stack of every thread
   ascend-tui ps                            what can be attached to
   ascend-tui attach 41233                  attach to a running training; q leaves, Q removes the shim
   ascend-tui run -- python train.py        start with the shim inside, no ptrace needed
   ascend-tui attach 41233 --headless --json --seconds 60 > memory.jsonl
-  ascend-tui inspect train.log memory.csv  what files say: out of memory, a leak or not
+  ascend-tui inspect train.log memory.csv  what files say: out of memory, a leak, a first bad output
 
 exit codes: 0 ok, 1 findings, 2 usage, 3 refused, 4 target gone
 """
@@ -84,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     one.add_argument("words", nargs=argparse.REMAINDER, metavar="-- CMD ...")
 
     one = commands.add_parser("demo", help="watch a small real training of ours")
-    one.add_argument("--fault", default="none", help="what goes wrong in it: none, leak, hang")
+    one.add_argument("--fault", default="none", help="what goes wrong in it: none, leak, overflow, hang")
     _watching(one)
 
     one = commands.add_parser("ps", help="list what can be attached to")

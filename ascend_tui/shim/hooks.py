@@ -42,6 +42,7 @@ class Switchboard:
         self._on_fault = on_fault
         self._modules: Tuple[Hook, ...] = ()
         self._ops: Tuple[Hook, ...] = ()
+        self._op_befores: Tuple[Hook, ...] = ()
         self._at_steps: Tuple[Hook, ...] = ()
         self._at_optimizers: Tuple[Hook, ...] = ()
         self._module_hooks = ModuleHooks(-id(self), self._before_module, self._after_module)
@@ -118,6 +119,7 @@ class Switchboard:
                 rested.append(hook)
         self._steps.calm_until = due
         self._modules, self._ops, self._at_steps, self._at_optimizers = map(tuple, chosen.values())
+        self._op_befores = tuple(one for one in self._ops if one.before is not None)
         self._steps.at_optimizer = self.at_optimizer if self._at_optimizers else None
         # Without an optimizer the module hooks also tell where a step ends, so they stay while armed.
         watched = armed and any(one.armed and one.kind != "optimizer" for one in self.hooks)
@@ -283,12 +285,12 @@ class Switchboard:
         return bool(self._ops) and not self.quiet
 
     def _before_op(self, func: Any, args: Any, kwargs: Any) -> None:
+        if not self._op_befores:
+            return
         began = perf_counter_ns()
         try:
-            if monotonic() > self._deadline:
-                self._expire_here()
-            for hook in self._ops:
-                if hook.armed and hook.before is not None:
+            for hook in self._op_befores:
+                if hook.armed and hook.before is not None and monotonic() <= self._deadline:
                     self._call(hook, hook.before, func, args, kwargs)
         except Exception as error:
             self._fault("op hook", error)
@@ -298,6 +300,8 @@ class Switchboard:
     def _after_op(self, func: Any, args: Any, kwargs: Any, result: Any) -> None:
         began = perf_counter_ns()
         try:
+            if monotonic() > self._deadline:
+                self._expire_here()
             for hook in self._ops:
                 if hook.armed:
                     self._call(hook, hook.after, func, args, kwargs, result)

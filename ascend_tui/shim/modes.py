@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, List, Optional, Tuple
 
 
 class unseen:
@@ -17,7 +17,9 @@ class unseen:
     def __enter__(self) -> None:
         core = sys.modules["torch"]._C
         self._grad = core.is_grad_enabled()
-        self._guards = (core.DisableTorchFunction(), core._DisableTorchDispatch())
+        self._guards: Tuple[Any, ...] = ()
+        if core._len_torch_function_stack() or core._len_torch_dispatch_stack():
+            self._guards = (core.DisableTorchFunction(), core._DisableTorchDispatch())
         for guard in self._guards:
             guard.__enter__()
         core._set_grad_enabled(False)

@@ -106,17 +106,21 @@ class Taps:
 
     def _at_backward(self, tensors: Any) -> None:
         began = perf_counter_ns()
-        torch = sys.modules["torch"]
+        core = sys.modules["torch"]._C
         roots = tensors if isinstance(tensors, (list, tuple)) else (tensors,)
         # Within a backward it is a checkpoint's own, which begins at whatever the block returned.
-        node = getattr(torch._C, "_current_autograd_node", None)
+        node = getattr(core, "_current_autograd_node", None)
         if node is None or node() is None:
             with unseen():
-                for root in roots[:MOST_ROOTS]:
-                    if type(root) is torch.Tensor and root.numel() == 1:
-                        for tap in self._loss:
-                            self._call(tap, root, self._steps.step + 1)
+                self._show(roots[:MOST_ROOTS])
         self._steps.aside_ns += perf_counter_ns() - began
+
+    def _show(self, roots: Any) -> None:
+        tensor = sys.modules["torch"].Tensor
+        for root in roots:
+            if type(root) is tensor and root.numel() == 1:
+                for tap in self._loss:
+                    self._call(tap, root, self._steps.step + 1)
 
     def _at_scaler(self, scaler: Any, skipped: bool) -> None:
         for tap in self._scaler:

@@ -45,6 +45,7 @@ WEIGHTS_OR_MEMORY = Message(
     "{place} cannot make it of its inputs ({values}): suspect its weights, else the memory or the kernel"
 )
 UNINITIALISED = Message("{place} was read before anything was written into it")
+OUTSIDE = Message("it came in with what {place} was called with: the data, or the code that made them")
 BETWEEN = Message("made between {before}, which is finite, and {after}, by code that is no module")
 HERE = Message("its inputs are finite ({values}): {op} made it")
 
@@ -68,6 +69,7 @@ def cause(flow: Flow, first: Output, parameters: Sequence[Output] | None) -> Cau
         or arithmetic(first, inputs, exact)
         or _impossible(flow, first, inputs, parameters, exact)
         or other_input(first, inputs)
+        or _from_outside(flow, first)
         or _between(flow, first)
         or _made_here(first, inputs, exact)
     )
@@ -312,6 +314,14 @@ def _written(first: Output) -> Cause | None:
     if name not in of.WRITE | of.MASKING or not is_nan(first):
         return None
     return Cause("written", first, Message.of(WRITTEN.text, op=name))
+
+
+def _from_outside(flow: Flow, first: Output) -> Cause | None:
+    """Return that it was bad already when the outermost module got it."""
+    if first.part != "input" or first.sources or any(one.index < first.index for one in flow.rows):
+        return None
+    words = Message.of(OUTSIDE.text, place=first.path or first.module_type or "?")
+    return Cause("data", first, words, "exact" if first.sources is not None else "likely")
 
 
 def _between(flow: Flow, first: Output) -> Cause | None:

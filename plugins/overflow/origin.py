@@ -211,10 +211,8 @@ def _of_extreme(flow: Flow, saturates: bool | None, history: Sequence[History]) 
         return None
     clamped = [row for row in extreme if saturates and is_clamped(row)]
     first = (clamped or extreme)[0]
-    why = climbed(flow, first)
-    if clamped and (why is None or why.source is None):
-        known = cause(flow, first, None) if flow.knows(first) and flow.inputs(first) else None
-        why = known if known is not None and known.name not in ("here", "memory", "written") else None
+    why = _of_clamped(flow, first) if clamped else None
+    why = why or climbed(flow, first)
     source = why.source if why else None if clamped else first
     evidence = [_of_size(first, saturates), *(why.also if why else ())]
     evidence += _climb(source or first, history)
@@ -228,6 +226,14 @@ def _of_extreme(flow: Flow, saturates: bool | None, history: Sequence[History]) 
         evidence=tuple(evidence),
         cause=why.name if why else "near",
     )
+
+
+def _of_clamped(flow: Flow, first: Output) -> Cause | None:
+    """Return what would have made it Inf on another chip, where its inputs are known."""
+    if not (flow.knows(first) and flow.inputs(first)):
+        return None
+    known = cause(flow, first, None)
+    return None if known is None or known.name in ("here", "memory", "written") else known
 
 
 def _of_size(row: Output, saturates: bool | None) -> Message:

@@ -61,7 +61,7 @@ class Watch:
         """Level objects by name; each has `state()`, the deepest also `drill(why)`."""
         self.steps = 0
         self.losses: collections.deque[Any] = collections.deque(maxlen=MOST_LOSSES)
-        self.last_losses: collections.deque[Any] = collections.deque(maxlen=MOST_LOSSES)
+        self._told_loss = 0
         self.grads: collections.deque[Any] = collections.deque(maxlen=MOST_LOSSES)
         self.scales: collections.deque[Any] = collections.deque(maxlen=MOST_LOSSES)
         self.skipped = 0
@@ -117,7 +117,7 @@ class Watch:
         """Send how the watching stands."""
         stats = self.api.stats
         data = {
-            "losses": _taken(self.losses),
+            "losses": self._new_losses(),
             "grads": _taken(self.grads),
             "scales": _taken(self.scales),
             "skips": [step for (step,) in _taken(self.skips)],
@@ -136,6 +136,11 @@ class Watch:
         if self.zero_grads is not None:
             data["fp16_zero_grads"], self.zero_grads = self.zero_grads, None
         self.api.emit("pulse", data)
+
+    def _new_losses(self):
+        found = [list(one) for one in list(self.losses) if one[0] > self._told_loss]
+        self._told_loss = max([self._told_loss, *(step for step, _ in found)])
+        return found
 
     def _rank(self):
         for name in ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"):
@@ -156,7 +161,7 @@ class Watch:
         if level == "modules":
             self._keep(step, rows)
         first = next((row["i"] for row in rows if is_bad(row)), None)
-        near = [row["i"] for row in rows if self.api.stats.is_near(row["dtype"], row["min"], row["max"])]
+        near = self.api.stats.extremes(rows)
         if first is None and level == "modules":
             self._look_behind_masks(rows)
         if first is not None and why != "search":
@@ -246,7 +251,7 @@ class Watch:
             "history": self._histories(chosen),
             "why": why,
         }
-        loss = next((one for at, one in reversed(self.last_losses) if at == step), None)
+        loss = next((one for at, one in reversed(list(self.losses)) if at == step), None)
         if loss is not None:
             data["loss"] = loss
         if first is not None and "stack" not in more:

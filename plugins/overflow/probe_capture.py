@@ -69,7 +69,10 @@ class Capture:
         """Copy the output and the inputs of the operator that was bad first in the step before."""
         if self.wanted and self._found is None:
             tensors = {"output": self._copy(result), "inputs": self._copy(args)}
-            self._found = dict(tensors, op=entry.op, path=entry.path, phase=entry.phase)
+            self._found = dict(tensors, op=entry.op, path=self._path_of(entry), phase=entry.phase)
+
+    def _path_of(self, entry):
+        return "" if entry.module is None else self.api.module_path(entry.module)
 
     def at_end(self, step):
         """Copy the batch where something was found; the rest is the shim's thread's."""

@@ -19,6 +19,9 @@ WEIGHTS_AGAIN_S = 20.0
 SEARCH_SKIPS = 8
 """So many skipped steps in a row are more than a search for the scale, and worth a look at the operators."""
 MOST_BAD, MOST_CLOSE = 40, 4
+MOST_PENDING, SMALL_BYTES = 64, 4096
+CLAMPED = 3.4e38
+"""A loss from here on is what a chip without Inf makes of one."""
 HALVES = ("float16", "bfloat16")
 
 
@@ -81,11 +84,13 @@ class Gradients:
         self.now = api.on_optimizer(self.at_optimizer)
         # Names of parameters are learnt where a module is called: one step of hooks that look at nothing.
         self.names = api.on_module(self.learn)
+        api.on_step(self.flush)
         self.every = EVERY
         self.saturates = None
         self.seen_losses = 0
         self._begun: Any = None
         self.scale = None
+        self._losses: list[Any] = []
         self._took_ns: collections.deque[int] = collections.deque(maxlen=16)
         self._in_a_row = 0
         self._looked = (0, 0)
@@ -108,6 +113,7 @@ class Gradients:
     def stop(self):
         """Look no more."""
         self.loss.on = self.scaler.on = False
+        self._losses = []
         self.names.disarm()
         self.now.disarm()
 
@@ -149,30 +155,44 @@ class Gradients:
         """Nothing: the names are learnt by the way."""
 
     def at_loss(self, root, step):
-        """Take the loss that a backward begins at."""
-        stats = self.api.stats
-        if root.dtype not in stats._names or stats.blocked():
+        """Keep the loss that a backward begins at, until `flush` reads it a tenth of a second later."""
+        loss = root.detach()
+        self._losses.append((step, loss, self.scale))
+        # Of a large tensor the loss may be a part that keeps all of it alive.
+        if len(self._losses) >= MOST_PENDING or loss.untyped_storage().nbytes() > SMALL_BYTES:
+            self.flush(step)
+
+    def flush(self, step):
+        """Read the losses of the last steps."""
+        stats, taken = self.api.stats, self._losses
+        if not taken or stats.blocked():
             return
-        self.seen_losses += 1
-        self._begun = step if self._begun is None else self._begun
-        half = stats.dtype(root) in HALVES
+        self._losses = []
+        taken = [one for one in taken if one[1].dtype in stats._names]
+        if not taken:
+            return
+        self.seen_losses += len(taken)
+        self._begun = taken[0][0] if self._begun is None else self._begun
 
         def arrived(values):
-            value, scale = values[0], self.scale
-            if scale and math.isfinite(value):
-                value /= scale
-            # Whether a GradScaler has scaled it is known from its second update on.
-            if self.scale is not None or step > self._begun + 1:
-                self.api.watch.losses.append((step, value))
-            self.api.watch.last_losses.append((step, value))
-            if not math.isfinite(value):
-                # A scaled loss in half precision may be Inf while the scale is searched for.
-                why = "search" if half and self.is_searching() else "loss"
-                self.api.watch.arrive(
-                    "loss", step, [Entry("loss", "", stats.dtype(root), ())], values * 2, why
-                )
+            for (at, loss, scale), value in zip(taken, values):
+                self._take_loss(at, stats.dtype(loss), value, scale)
 
-        self.api.read_later([root.detach()], arrived)
+        self.api.read_later([one[1] for one in taken], arrived)
+
+    def _take_loss(self, step, dtype, value, scale):
+        watch = self.api.watch
+        if self.saturates and abs(value) >= CLAMPED:
+            watch.drills.append("clamped")
+        if scale and math.isfinite(value):
+            value /= scale
+        # Whether a GradScaler has scaled it is known from its second update on.
+        if scale is not None or step > self._begun + 1:
+            watch.losses.append((step, value))
+        if not math.isfinite(value):
+            # A scaled loss in half precision may be Inf while the scale is searched for.
+            why = "search" if dtype in HALVES and self.is_searching() else "loss"
+            watch.arrive("loss", step, [Entry("loss", "", dtype, ())], [value, value], why)
 
     def is_searching(self):
         """Tell whether a skipped step is no news: a GradScaler looks for its scale that way."""
@@ -191,7 +211,7 @@ class Gradients:
             if self._in_a_row == SEARCH_SKIPS:
                 watch.drills.append("skips")
         scale = getattr(scaler, "_scale", None)
-        if scale is None or scale.numel() != 1:
+        if scale is None or scale.numel() != 1 or self.api.stats.blocked():
             return
 
         def arrived(values):
@@ -208,7 +228,7 @@ class Gradients:
     def _look(self, optimizer):
         began = time.perf_counter_ns()
         step = self.api.step + 1
-        if self._looked == (step, id(optimizer)):
+        if self._looked == (step, id(optimizer)) or self.api.stats.blocked():
             return
         self._looked = (step, id(optimizer))
         stats = self.api.stats
@@ -321,6 +341,8 @@ class Gradients:
         def arrived(values):
             if values[0] != 0:
                 self.api.watch.register_step = step
+                if not self.is_searching():
+                    self.api.watch.drills.append("register")
 
         self.api.read_later([flag[0]], arrived)
 

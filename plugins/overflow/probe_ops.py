@@ -20,6 +20,8 @@ UNMADE = (
     "resize_",
     "set_",
 )
+KNOWN = ("zeros", "zeros_like", "ones", "bernoulli", "bernoulli_", "arange", "zero_")
+"""What they make is never bad and need not be looked at; it is theirs, not what was there before."""
 MEANT = (
     "masked_fill",
     "masked_fill_",
@@ -37,7 +39,6 @@ MEANT = (
     "tril",
     "index_put_",
     "index_put",
-    "zeros",
 )
 LOOK, SKIP, FORGET = 0, 1, 2
 
@@ -61,7 +62,7 @@ class Plan:
         returns = getattr(getattr(func, "_schema", None), "returns", ())
         infos = [one.alias_info for one in returns]
         is_view = bool(infos) and all(info is not None and not info.is_write for info in infos)
-        self.what = FORGET if short in UNMADE else SKIP if is_view or not returns else LOOK
+        self.what = FORGET if short in UNMADE or short in KNOWN else SKIP if is_view or not returns else LOOK
         self.means = short in MEANT
 
 
@@ -71,36 +72,36 @@ class Entry:
     __slots__ = (
         "close",
         "dtype",
-        "kind",
         "means",
+        "module",
         "nth",
         "op",
         "parameter",
         "part",
-        "path",
         "phase",
         "shape",
         "sources",
         "stack",
     )
 
-    def __init__(self, op, path, kind, phase, dtype, shape, sources=(), means=False, nth=0, part="output"):
-        self.op, self.path, self.kind, self.phase, self.part = op, path, kind, phase, part
-        self.dtype, self.shape, self.sources, self.means, self.nth = dtype, shape, sources, means, nth
+    def __init__(self, op, module, phase, dtype, shape, nth, part="output"):
+        self.op, self.module, self.phase, self.part = op, module, phase, part
+        self.dtype, self.shape, self.nth = dtype, shape, nth
+        self.sources, self.means = (), False
         self.close = self.stack = None
         self.parameter = 0
 
     @property
     def signature(self):
         """Return what tells it from the other outputs of a step, and finds it again in the next."""
-        return self.op or self.part, self.parameter or self.path, self.phase, self.nth
+        return self.op or self.part, self.parameter or id(self.module), self.phase, self.nth
 
     def row(self, low, high):
-        """Return the row of a record."""
+        """Return the row of a record; where the module is in the model is for `judged` to say."""
         return {
-            "path": self.path,
+            "path": "",
             "part": self.part,
-            "type": self.kind,
+            "type": "" if self.module is None else type(self.module).__name__,
             "op": self.op,
             "phase": self.phase,
             "dtype": self.dtype,
@@ -194,14 +195,14 @@ class Ops:
         if self.api.stats.blocked() is None:
             for tensor in self.api.stats.tensors_of(inputs):
                 if tensor.untyped_storage().data_ptr() not in self._made:
-                    self._note_unmade(tensor, "input", self.api.module_path(module), type(module).__name__)
+                    self._note_unmade(tensor, "input", module)
 
-    def _note_unmade(self, tensor, part, path, kind, parameter=0):
+    def _note_unmade(self, tensor, part, module, parameter=0):
         """Look at what no operator of this step made: data and weights."""
-        self._count[part, path] += 1
-        nth = self._count[part, path]
+        key = part, parameter or id(module)
+        self._count[key] += 1
         entry = Entry(
-            "", path, kind, "forward", self.api.stats.dtype(tensor), tensor.shape, nth=nth, part=part
+            "", module, "forward", self.api.stats.dtype(tensor), tensor.shape, self._count[key], part
         )
         entry.parameter = parameter
         if entry.signature in self._suspects:
@@ -220,21 +221,30 @@ class Ops:
 
     def after(self, func, args, kwargs, result):
         """Look at what one operator returned."""
-        self.api.stats.hidden(self._look, func, args, result)
+        core = self.api.stats.core
+        node = core._current_autograd_node()
+        if node is None and not self._stack and not core.is_grad_enabled():
+            # An optimizer's arithmetic: what comes out of it is looked at as weights.
+            return
+        if core._len_torch_function_stack():
+            with self.api.unseen():
+                self._look(func, args, result, node)
+        else:
+            self._look(func, args, result, node)
 
-    def _look(self, func, args, result):
+    def _look(self, func, args, result, node):
         plan = self._plans.get(func)
         if plan is None:
             plan = self._plans[func] = Plan(func)
-        stats, torch = self.api.stats, self.api.torch
+        stats = self.api.stats
         if self._is_fresh:
             self._begin()
-        node, module = torch._C._current_autograd_node(), self._stack[-1] if self._stack else None
+        module = self._stack[-1] if self._stack else None
         # A checkpoint computes a forward anew within the backward, and may leave it by an exception.
-        is_forward = node is None or (module is not None and torch._C.is_grad_enabled())
+        is_forward = node is None or (module is not None and stats.core.is_grad_enabled())
         if is_forward:
             # The node of this operator has the number before the next one; if it has none that is another's.
-            self._of_node.setdefault(torch.autograd._get_sequence_nr() - 1, module)
+            self._of_node.setdefault(stats.next_node() - 1, module)
         if plan.what == SKIP:
             return
         outputs = stats.tensors_of(result)
@@ -244,32 +254,17 @@ class Ops:
             for tensor in outputs:
                 self._made.pop(tensor.untyped_storage().data_ptr(), None)
             return
-        if node is None and not self._stack and not torch._C.is_grad_enabled():
-            # An optimizer's arithmetic: what comes out of it is looked at as weights.
-            return
         if stats.blocked() is not None:
             return
-        phase = "forward" if is_forward else "backward"
         if not is_forward:
             module = self._of_node.get(node._sequence_nr())
-        path = self.api.module_path(module) if module is not None else ""
-        kind = type(module).__name__ if module is not None else ""
-        sources = self._sources(args)
+        phase, sources = "forward" if is_forward else "backward", self._sources(args)
         for tensor in outputs:
-            key = plan.name, path, phase
+            key = plan.name, id(module), phase
             self._count[key] += 1
-            entry = Entry(
-                plan.name,
-                path,
-                kind,
-                phase,
-                stats.dtype(tensor),
-                tensor.shape,
-                sources,
-                plan.means,
-                self._count[key],
-            )
-            if entry.signature in self._suspects:
+            entry = Entry(plan.name, module, phase, stats.dtype(tensor), tensor.shape, self._count[key])
+            entry.sources, entry.means = sources, plan.means
+            if self._suspects and entry.signature in self._suspects:
                 self._look_closely(entry, tensor)
                 if entry.signature == self._lead:
                     self.capture.at_suspect(entry, args, result)
@@ -278,17 +273,18 @@ class Ops:
             self._numbers += stats.measure(tensor)
 
     def _sources(self, args):
-        made, found = self._made, []
+        made, types, found = self._made, self.api.stats.types, []
         for value in args:
             for one in value[:4] if type(value) in (list, tuple) else (value,):
                 # Of other types no output is noted, and their memory may be that of one that is gone.
-                plain = self.api.stats.plain(one, counts=False)
-                if plain is not None:
-                    row = made.get(plain.untyped_storage().data_ptr())
-                    if row is None and isinstance(one, self.api.torch.nn.Parameter):
-                        row = self._note_unmade(plain, "parameter", "", "", id(one))
-                    if row is not None:
-                        found.append(row)
+                if type(one) not in types or one.layout is not self.api.stats.strided:
+                    continue
+                row = made.get(one.untyped_storage().data_ptr())
+                if row is None and type(one) is types[1]:
+                    plain = self.api.stats.plain(one, counts=False)
+                    row = None if plain is None else self._note_unmade(plain, "parameter", None, id(one))
+                if row is not None:
+                    found.append(row)
         return tuple(found)
 
     def _look_closely(self, entry, tensor):
@@ -326,11 +322,14 @@ class Ops:
         )
 
     def _first_near(self, entries, values):
-        is_near = self.api.stats.is_near
+        stats, near = self.api.stats, None
         for place, entry in enumerate(entries):
-            if is_near(entry.dtype, values[2 * place], values[2 * place + 1]):
-                return place
-        return None
+            ends = entry.dtype, values[2 * place], values[2 * place + 1]
+            if stats.is_near(*ends):
+                near = place if near is None else near
+                if not stats.saturates or stats.is_clamped(*ends):
+                    return place
+        return near
 
     # On the shim's thread.
 
@@ -341,13 +340,15 @@ class Ops:
         for row, entry in zip(rows, entries):
             if entry.parameter:
                 row["path"] = names.get(entry.parameter, "")
+            elif entry.module is not None:
+                row["path"] = self.api.module_path(entry.module)
         first, meant = self.api.first_bad(entries, values)
         for place, (row, entry) in enumerate(zip(rows, entries)):
             if place in meant:
                 row["intended"] = True
             if entry.close is not None:
                 stats.add_counts(row, entry.close)
-        near = [row["i"] for row in rows if stats.is_near(row["dtype"], row["min"], row["max"])]
+        near = stats.extremes(rows)
         if first is not None:
             more = {"stack": entries[first].stack} if entries[first].stack else {}
             self.api.watch.send(

@@ -29,15 +29,22 @@ class Stats:
         self.unseen: collections.Counter[str] = collections.Counter()
         self.near = NEAR
         self.saturates = False
-        self._types: tuple[Any, ...] = ()
+        self.core: Any = None
+        self.next_node: Any = None
+        self._peek: Any = None
+        self._aminmax: Any = None
+        self.types: tuple[Any, ...] = ()
         self._names = {}
-        self._strided = None
+        self.strided: Any = None
 
     def prepare(self):
         """Learn torch's types; before anything else is called."""
         torch = self.api.torch
-        self._types = (torch.Tensor, torch.nn.Parameter)
-        self._strided = torch.strided
+        self._aminmax = torch.aminmax
+        self.core, self.next_node = torch._C, torch.autograd._get_sequence_nr
+        self._peek = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", None)
+        self.types = (torch.Tensor, torch.nn.Parameter)
+        self.strided = torch.strided
         self._names = {
             torch.float16: "float16",
             torch.bfloat16: "bfloat16",
@@ -47,9 +54,7 @@ class Stats:
 
     def blocked(self):
         """Say why nothing can be looked at just now, or return None: a transform, a tracer, a capture."""
-        core = self.api.torch._C
-        functorch = getattr(core, "_functorch", None)
-        peek = getattr(functorch, "peek_interpreter_stack", None)
+        core, peek = self.core, self._peek
         if peek is not None and peek() is not None:
             return "traced"
         if core._get_tracing_state() is not None:
@@ -68,7 +73,7 @@ class Stats:
 
     def tensors_of(self, value):
         """Return what can be looked at in a tensor, a list or a mapping of them; at most four."""
-        if type(value) in self._types:
+        if type(value) in self.types:
             found: Any = (value,)
         elif isinstance(value, (list, tuple)):
             found = value[:MOST_OF_ONE]
@@ -82,17 +87,17 @@ class Stats:
 
     def plain(self, value, counts=True):
         """Return the tensor if it can be looked at, of a distributed one the local part, else None."""
-        if type(value) not in self._types:
+        if type(value) not in self.types:
             # An object that is no tensor is not asked for anything: its attributes may be code of the user's.
-            if not isinstance(value, self._types):
+            if not isinstance(value, self.types):
                 return None
             value = getattr(value, "_local_tensor", None)
-            if type(value) not in self._types:
+            if type(value) not in self.types:
                 self.unseen["subclass"] += counts
                 return None
         if value.dtype not in self._names or value.device.type not in DEVICES:
             return None
-        if value.layout != self._strided or value.is_nested or value._is_zerotensor():
+        if value.layout != self.strided or value.is_nested or value._is_zerotensor():
             return None
         return value if value.numel() else None
 
@@ -102,15 +107,14 @@ class Stats:
 
     def measure(self, tensor):
         """Return (lowest, highest), each a tensor of one element."""
-        torch = self.api.torch
-        core = torch._C
+        core = self.core
         if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
             with self.api.unseen():
-                return torch.aminmax(tensor)
+                return self._aminmax(flat(tensor))
         grad = core.is_grad_enabled()
         core._set_grad_enabled(False)
         try:
-            return torch.aminmax(tensor)
+            return self._aminmax(flat(tensor))
         finally:
             core._set_grad_enabled(grad)
 
@@ -152,3 +156,33 @@ class Stats:
                 position.append(left % int(one))
                 left //= int(one)
             row["position"] = position[::-1]
+
+    def extremes(self, rows):
+        """Return the places of the rows near the limit of their type, those that a chip has clamped first."""
+        near = [row for row in rows if self.is_near(row["dtype"], row["min"], row["max"])]
+        clamped = [
+            row for row in near if self.saturates and self.is_clamped(row["dtype"], row["min"], row["max"])
+        ]
+        return [row["i"] for row in (*clamped, *(one for one in near if one not in clamped))]
+
+    @staticmethod
+    def is_clamped(dtype, low, high):
+        """Tell whether a value is exactly at the limit of its type."""
+        limit = LIMITS.get(dtype)
+        return limit is not None and max(-low, high) >= limit
+
+
+def flat(tensor):
+    """Return a tensor of the host in the order of its memory where it only is transposed.
+
+    A CPU walks it ten times faster then, and the order is no matter for what is asked.
+    """
+    if tensor.is_contiguous() or tensor.device.type != "cpu":
+        return tensor
+    reach = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size > 1:
+            if stride != reach:
+                return tensor
+            reach *= size
+    return tensor.as_strided((reach,), (1,))

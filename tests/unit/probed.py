@@ -102,7 +102,8 @@ class Watched(Shim):
         self.probes.serve_taps()
 
     def serve(self) -> None:
-        """Do what the shim's thread does ten times a second."""
+        """Do what the shim's thread does ten times a second, and a boundary after it."""
+        self.levels["gradients"].flush(self.steps.step)
         self.watch.serve()
         self.probes.serve_taps()
         if not self.is_calm():
@@ -127,8 +128,19 @@ class Watched(Shim):
                 kept.remove(one)
                 _, _, entries, values, _ = one
                 pairs = zip(values[::2], values[1::2])
-                found.append([entry.row(*pair) for entry, pair in zip(entries, pairs)])
+                found.append([self._row(entry, *pair) for entry, pair in zip(entries, pairs)])
         return found
+
+    def _row(self, entry: Any, low: float, high: float) -> dict[str, Any]:
+        row = dict(entry.row(low, high))
+        if is_of_operators(entry) and entry.module is not None:
+            row["path"] = self.api.module_path(entry.module)
+        return row
+
+
+def is_of_operators(entry: Any) -> bool:
+    """Tell whether an entry is of the level that names its modules only when it is judged."""
+    return hasattr(entry, "op")
 
 
 def bits(net: Any) -> bytes:

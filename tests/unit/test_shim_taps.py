@@ -14,8 +14,6 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from ascend_tui.shim import taps as shim_taps  # noqa: E402
-
 ORIGINAL = torch.autograd.backward
 
 
@@ -188,10 +186,10 @@ def test_a_fault_of_the_taps_themselves_ends_them_only(shim: Shim, monkeypatch: 
     _, seen = listen(shim)
     net, optimizer = layer()
 
-    def broken() -> None:
+    def broken(roots: object) -> None:
         raise RuntimeError("ours")
 
-    monkeypatch.setattr(shim_taps, "unseen", broken)
+    monkeypatch.setattr(shim.probes.taps, "_show", broken)
     for _ in range(3):
         step(net, optimizer)
     assert seen == []
