@@ -19,7 +19,8 @@ from tests.cann_sim.simulator import why_not
 from tests.overflows.cases import CASES, DEVICES, Case
 from tests.overflows.judging import Row, judge
 from tests.overflows.replaying import dump, dumps, replay
-from tests.overflows.running import RunError, run
+from tests.overflows.running import run
+from tests.targets.process import RunError
 
 HEAD = ["case", "device", "seed", "right", "said", "first seen", "source", "how sure", "after", "times", ""]
 

@@ -5,14 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -24,9 +21,10 @@ from ascend_tui.controls import Outcome
 from ascend_tui.frame import Failed, Frame
 from ascend_tui.plugin import Alert, Event, Loaded, Record, load
 from ascend_tui.session import Session
-from ascend_tui.target import TargetId, read_target, socket_path
+from ascend_tui.target import TargetId, read_target
 from tests.cann_sim.simulator import simulator
 from tests.overflows.cases import Case
+from tests.targets.process import Process, RunError
 
 SCRIPT = Path(__file__).parent.parent / "targets" / "overflow.py"
 START_S = 120.0
@@ -35,10 +33,6 @@ MOST_APART = 12
 """Steps by which the shim's number may be ahead of the training's more than at other times: records wait."""
 PULSES = 2
 """Seconds of watching that a monitor has behind it before the steps of a case begin."""
-
-
-class RunError(Exception):
-    """A case that could not be run; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -93,48 +87,6 @@ def plugin() -> Loaded:
     return Loaded("overflow", dataclasses.replace(load("overflow"), collector=f"{__name__}:Watching"))
 
 
-class Process:
-    """A target and what it printed; use as a context."""
-
-    def __init__(self, output: Path, env: Mapping[str, str], arguments: Sequence[str]) -> None:
-        self.output = output
-        with open(output, "wb") as stream:
-            self.process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), *arguments],
-                env=dict(env),
-                stdin=subprocess.DEVNULL,
-                stdout=stream,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        path = None
-        with suppress(Exception):
-            path = socket_path(read_target(self.process.pid))
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        if path is not None:
-            path.unlink(missing_ok=True)
-
-    def lines(self) -> list[str]:
-        """Return what it printed so far."""
-        return self.output.read_text(errors="replace").splitlines()
-
-    def wait_for(self, word: str, timeout_s: float) -> None:
-        """Wait until it printed a line that begins so; raises RunError with its last words."""
-        end = time.monotonic() + timeout_s
-        while not any(line.startswith(word) for line in self.lines()):
-            if self.process.poll() is not None or time.monotonic() > end:
-                said = "\n".join(line for line in self.lines()[-400:] if not line.startswith("at "))
-                raise RunError(f"the training did not come to {word!r}:\n{said[-3000:]}")
-            time.sleep(0.05)
-
-
 def run(case: Case, device: str, seed: int, steps: int = 0, tick_s: float = 1.0) -> Run:
     """Run a case to its end; raises RunError."""
     steps = steps or case.steps
@@ -158,7 +110,7 @@ def _run(case: Case, device: str, seed: int, steps: int, tick_s: float, folder: 
             if case.ranks > 1:
                 env.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(case.ranks))
                 env.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-            processes.append(stack.enter_context(Process(folder / f"output-{rank}", env, arguments)))
+            processes.append(stack.enter_context(Process(SCRIPT, folder / f"output-{rank}", env, arguments)))
         for one in processes:
             one.wait_for("ready", START_S)
         watched = _watch(case, processes, begin, tick_s, steps * 0.1 + START_S)

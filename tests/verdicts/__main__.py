@@ -16,11 +16,12 @@ from pathlib import Path
 
 from bench.target import busy, table
 from tests.cann_sim.simulator import why_not
+from tests.targets.process import RunError
 from tests.verdicts.cases import CASES, DEVICES, Case
 from tests.verdicts.corpus import check
 from tests.verdicts.judging import Row, judge
 from tests.verdicts.replaying import dump, dumps, replay
-from tests.verdicts.running import RunError, run
+from tests.verdicts.running import run
 
 HEAD = [
     "case",

@@ -5,13 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
@@ -21,18 +18,15 @@ from ascend_tui_plugins.memory.snapshot import MemorySnapshot
 from ascend_tui.frame import Failed, Frame
 from ascend_tui.plugin import Event, Loaded, Record, load
 from ascend_tui.session import Session
-from ascend_tui.target import TargetId, read_target, socket_path
+from ascend_tui.target import TargetId, read_target
 from tests.cann_sim.simulator import simulator
+from tests.targets.process import Process, RunError
 from tests.verdicts.cases import Case
 
 SCRIPT = Path(__file__).parent.parent / "targets" / "memory.py"
 START_S = 90.0
 SAMPLES = 15
 """Samples that a monitor has before the steps of a case begin."""
-
-
-class RunError(Exception):
-    """A case that could not be run; the text says why."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,48 +88,6 @@ def plugin() -> Loaded:
     return Loaded("memory", dataclasses.replace(load("memory"), collector=f"{__name__}:Watching"))
 
 
-class Process:
-    """A target and what it printed; use as a context."""
-
-    def __init__(self, folder: Path, env: dict[str, str], *arguments: str) -> None:
-        self.output = folder / f"output-{arguments[0]}"
-        with open(self.output, "wb") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, str(SCRIPT), *arguments],
-                env=env,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-
-    def __enter__(self) -> Process:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        path = None
-        with suppress(Exception):
-            path = socket_path(read_target(self.process.pid))
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, signal.SIGKILL)
-        self.process.wait()
-        if path is not None:
-            path.unlink(missing_ok=True)
-
-    def lines(self) -> list[str]:
-        """Return what it printed so far."""
-        return self.output.read_text(errors="replace").splitlines()
-
-    def wait_for(self, word: str, timeout_s: float) -> None:
-        """Wait until it printed a line that begins so; raises RunError with its last words."""
-        end = time.monotonic() + timeout_s
-        while not any(line.startswith(word) for line in self.lines()):
-            if self.process.poll() is not None or time.monotonic() > end:
-                words = "\n".join(self.lines()[-12:])
-                raise RunError(f"the training did not come to {word!r}:\n{words}")
-            time.sleep(0.05)
-
-
 def run(case: Case, device: str, seed: int, steps: int = 0, tick_s: float = 1.0) -> Run:
     """Run a case to its end; raises RunError."""
     steps = steps or case.steps
@@ -156,10 +108,12 @@ def _run(case: Case, device: str, seed: int, steps: int, tick_s: float, folder: 
         if case.neighbour_onset is not None:
             # It goes on however slow the training is.
             words = ("neighbour", *place, *pace, "--steps", "1000000", "--onset", str(case.neighbour_onset))
-            stack.enter_context(Process(folder, env, *words)).wait_for("ready", START_S)
+            stack.enter_context(Process(SCRIPT, folder / "output-training", env, words)).wait_for(
+                "ready", START_S
+            )
         planted = ("--onset", str(case.onset), "--lasts", str(case.lasts))
         words = (case.target or case.name, *place, *pace, *planted)
-        training = stack.enter_context(Process(folder, env, *words))
+        training = stack.enter_context(Process(SCRIPT, folder / "output-training", env, words))
         training.wait_for("ready", START_S)
         watching = _watch(training, begin, tick_s, case.truths[device].holds_host, steps * 0.1 + START_S)
         records, seen = tuple(watching.records), tuple(watching.seen)
