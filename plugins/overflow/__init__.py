@@ -31,7 +31,7 @@ PLUGIN = Plugin(
         Command(
             name="ops",
             title=msgid("drill down"),
-            cost=msgid("operators of 3 steps, about +20 %, several times slower with small operators"),
+            cost=msgid("operators of 3 steps, about +40 %, several times slower with small operators"),
             lease=Lease(steps=3, seconds=120.0),
             hotkey="d",
             slows=True,
