@@ -107,7 +107,9 @@ class Gradients:
         self.every = max(1, int(arguments.get("every", EVERY)))
         self.loss.on = self.scaler.on = True
         self.hook.arm(steps, seconds, every=self.every)
-        self.names.arm(1, 30.0)
+        if not has_compiled():
+            # With a compiled model torch would warn of hooks, in the training's own output.
+            self.names.arm(1, 30.0)
         return {"every": self.every}
 
     def stop(self):
@@ -378,6 +380,12 @@ class Gradients:
             self.api.read_later(counts, told)
 
         self.api.read_later(numbers, arrived)
+
+
+def has_compiled():
+    """Tell whether torch.compile has compiled anything in this process."""
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", None) or {}
+    return bool(counters.get("frames") or counters.get("stats"))
 
 
 def is_bad_or_big(stats, dtype, low, high):
