@@ -18,7 +18,7 @@ from ascend_tui.attach import attach
 from ascend_tui.connection import ShimClient
 from ascend_tui.inject import memory
 from ascend_tui.plugin import load_all, probe_text
-from ascend_tui.target import Target, read_target
+from ascend_tui.target import Target, forget_socket, read_target, socket_path
 from soak.leftovers import look
 
 pytestmark = [needs_ptrace, needs_torch]
@@ -220,6 +220,8 @@ def use_and_detach(client: ShimClient) -> list[str]:
 @pytest.fixture(scope="module")
 def training(tmp_path_factory: pytest.TempPathFactory, place: Place) -> Iterator[Training]:
     running = Training(tmp_path_factory.mktemp("training"), place)
+    # Of a process that had its number and was killed one may be there still.
+    forget_socket(socket_path(running.target))
     try:
         running.inside()
         yield running
