@@ -325,7 +325,7 @@ class Ops:
         stats, near = self.api.stats, None
         for place, entry in enumerate(entries):
             ends = entry.dtype, values[2 * place], values[2 * place + 1]
-            if stats.is_near(*ends):
+            if stats.is_near(*ends, entry.op):
                 near = place if near is None else near
                 if not stats.saturates or stats.is_clamped(*ends):
                     return place

@@ -5,12 +5,14 @@ training.
 """
 
 import collections
+import math
 from typing import Any
 
 LIMITS = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
 NEAR = 0.9
 HUGE = 1e30
 """Finite, and beyond what a healthy value of a wide type is."""
+PRODUCTS = ("mm", "matmul", "linear", "conv", "aten::mul")
 DEVICES = ("cpu", "cuda", "npu")
 MOST_OF_ONE = 4
 """Tensors of one output that are looked at."""
@@ -130,17 +132,20 @@ class Stats:
             # Counts of large tensors do not fit into every number of the device: 32 bits are enough here.
             return [one.to(torch.float32) for one in counts]
 
-    def is_near(self, dtype, low, high):
+    def is_near(self, dtype, low, high, made_by=""):
         """Tell whether a finite output is near the limit of its type, for another reason than a mask.
 
-        A mask writes the lowest value there is, and leaves the highest where it was.
+        A mask writes the lowest value there is, and leaves the highest where it was.  Where a chip clamps, a
+        product that ends there is none.
         """
         limit = LIMITS.get(dtype)
-        if limit is None:
+        if limit is None or not (math.isfinite(low) and math.isfinite(high)):
             return False
         bound = limit * self.near if limit < HUGE else HUGE
-        # Where a chip clamps, the lowest value there is may be no mask.
-        return high > bound or (low < -bound and (self.saturates or low > -limit * 0.999))
+        if high > bound or -limit * 0.999 < low < -bound:
+            return True
+        is_product = any(one in made_by.lower() for one in PRODUCTS)
+        return low < -bound and self.saturates and is_product
 
     @staticmethod
     def add_counts(row, counts):
@@ -159,7 +164,11 @@ class Stats:
 
     def extremes(self, rows):
         """Return the places of the rows near the limit of their type, those that a chip has clamped first."""
-        near = [row for row in rows if self.is_near(row["dtype"], row["min"], row["max"])]
+        near = [
+            row
+            for row in rows
+            if self.is_near(row["dtype"], row["min"], row["max"], row["op"] or row["type"])
+        ]
         clamped = [
             row for row in near if self.saturates and self.is_clamped(row["dtype"], row["min"], row["max"])
         ]

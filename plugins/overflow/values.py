@@ -117,10 +117,10 @@ def is_extreme(output: Output, share: float = NEAR) -> bool:
 
 
 def is_clamped(output: Output) -> bool:
-    """Tell whether a value is exactly the limit of float16, as a chip that knows no Inf leaves it."""
-    if not is_finite(output) or output.dtype not in ("float16", "half"):
+    """Tell whether a value is exactly the limit of its type, as a chip that knows no Inf leaves it."""
+    if not is_finite(output) or not output.dtype:
         return False
-    return output.abs_max == LIMITS["float16"] and not is_mask(output)
+    return output.abs_max >= limit(output.dtype) and not is_mask(output)
 
 
 def is_big(output: Output) -> bool:
