@@ -85,6 +85,8 @@ def test_what_is_left_over_has_a_name_and_a_number() -> None:
         assert after.areas == ()
         # A path alone is left over too.
         other = socket.socket(socket.AF_UNIX)
+        # The folder goes with the last socket in it.
+        socket_path(target).parent.mkdir(mode=0o700, exist_ok=True)
         other.bind(str(socket_path(target)))
         other.close()
         assert look(target).more_than(before) == {"path of the socket": 1}
