@@ -20,7 +20,7 @@ from textual.widget import Widget
 from ascend_tui.frame import Failed, TargetStatus
 from ascend_tui.frozen import frozen
 from ascend_tui.moments import Moment
-from ascend_tui.plugin import Loaded, Message, resolve
+from ascend_tui.plugin import Command, Loaded, Message, resolve
 from ascend_tui.text import clean, fit, msgid, say, tr, width
 from ascend_tui.widgets.curve import CurveView
 from ascend_tui.widgets.quiet import Quiet
@@ -109,6 +109,18 @@ class Pane(Vertical, can_focus=True):
         return ""
 
     # What the base does.
+
+    def startable(self, status: TargetStatus) -> dict[str, Command]:
+        """Return the plugin's commands that a key would start now, by name."""
+        plugin = self.loaded.plugin
+        if plugin is None or status.state != "live":
+            return {}
+        busy = {
+            state.name
+            for state in status.commands
+            if state.plugin == self.loaded.name and state.phase != "off"
+        }
+        return {one.name: one for one in plugin.commands if one.hotkey and one.name not in busy}
 
     @property
     def title(self) -> str:

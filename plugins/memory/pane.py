@@ -83,7 +83,7 @@ class MemoryPane(Pane):
 
     def draw(self, snapshot: MemorySnapshot, status: TargetStatus) -> None:
         """Bring curve, numbers, words and tables up to this snapshot."""
-        can = self._startable(status)
+        can = self.startable(status)
         detail = self._detail(snapshot, can) if self.zoomed else []
         more = second_row(snapshot, self._cells)
         height = self.size.height - bool(self.notice())
@@ -230,18 +230,6 @@ class MemoryPane(Pane):
         below = len(lines) - self.top - room
         more = tr("↑ {above} ↓ {below} lines more", above=self.top, below=below)
         self.detail.say(*lines[self.top : self.top + room], [(more, "dim")])
-
-    def _startable(self, status: TargetStatus) -> dict[str, Command]:
-        """Return the plugin's commands that a key would start now, by name."""
-        plugin = self.loaded.plugin
-        if plugin is None or status.state != "live":
-            return {}
-        busy = {
-            state.name
-            for state in status.commands
-            if state.plugin == self.loaded.name and state.phase != "off"
-        }
-        return {one.name: one for one in plugin.commands if one.hotkey and one.name not in busy}
 
 
 def _workers(snapshot: MemorySnapshot, cells: int) -> list[Line]:

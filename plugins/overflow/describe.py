@@ -135,18 +135,18 @@ def alone(output: Output) -> Finding:
 def zero_loss(step: int, wall_s: float) -> Incident:
     """Return a loss that is zero only because somebody wrote it so."""
     told = (advice.LOGGED_ZERO, advice.UNDER_MASK)
-    return _plain("gradient", "error", _ZERO_LOSS, step, wall_s, advice=told, evidence=(_ZERO_LOSS_WHY,))
+    return bare("gradient", "error", _ZERO_LOSS, step, wall_s, advice=told, evidence=(_ZERO_LOSS_WHY,))
 
 
 def divergence(found: LossFinding, step: int, wall_s: float) -> Incident:
     """Return a loss that climbs while it is still finite."""
-    return _plain("divergence", "warning", _DIVERGES, step, wall_s, found.reason, advice=(advice.SLOW,))
+    return bare("divergence", "warning", _DIVERGES, step, wall_s, found.reason, advice=(advice.SLOW,))
 
 
 def scale(found: ScaleFinding, step: int, count: int, wall_s: float) -> Incident:
     """Return what the loss scale does."""
     told = (*found.advice, advice.SCALE) if found.scale_is_not_the_cause else found.advice
-    plain = _plain(found.kind, found.severity, found.headline, step, wall_s, found.reason, advice=told)
+    plain = bare(found.kind, found.severity, found.headline, step, wall_s, found.reason, advice=told)
     first = min(step, found.since_step)
     return dataclasses.replace(plain, first_step=first, count=count, level="gradients")
 
@@ -154,13 +154,13 @@ def scale(found: ScaleFinding, step: int, count: int, wall_s: float) -> Incident
 def register(step: int, wall_s: float) -> Incident:
     """Return that a chip without Inf says that something overflowed."""
     told = (advice.SATURATES, advice.operators())
-    return _plain("saturated", "warning", _REGISTER, step, wall_s, evidence=(_NOT_WHAT,), advice=told)
+    return bare("saturated", "warning", _REGISTER, step, wall_s, evidence=(_NOT_WHAT,), advice=told)
 
 
 def zero_gradients(step: int, share: float, wall_s: float) -> Incident:
     """Return that gradients are too small for float16."""
     words = Message.of(_ZEROS.text, share=f"{share * 100:.0f} %")
-    return _plain("underflow", "warning", words, step, wall_s, advice=(advice.UNDERFLOW, advice.BF16))
+    return bare("underflow", "warning", words, step, wall_s, advice=(advice.UNDERFLOW, advice.BF16))
 
 
 def calm(rows: Rows) -> Message:
@@ -201,7 +201,7 @@ def climbing(rows: Rows, hottest: Sequence[Output]) -> tuple[Output, Message, tu
     return None if hot is None else (hot, Message.of(_HOT.text, value=figure(hot.abs_max)), ())
 
 
-def _plain(
+def bare(
     kind: Kind,
     severity: Severity,
     words: Message,
@@ -211,6 +211,7 @@ def _plain(
     evidence: tuple[Message, ...] = (),
     advice: tuple[Message, ...] = (),
 ) -> Incident:
+    """Return an incident of which no output is known."""
     return Incident(
         kind=kind,
         severity=severity,

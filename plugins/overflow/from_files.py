@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ascend_tui.frozen import frozen
-from ascend_tui.plugin import Message, Severity
+from ascend_tui.plugin import Message
 
 from . import advice, decode, describe
 from .causes import ROOT_ZERO, place
@@ -18,8 +18,7 @@ from .files.metrics import Metrics, metrics
 from .files.msprobe import AFTER, Dump, Frame, analysis, read_dump, stack_of
 from .losses import Losses
 from .operators import ROOT, plain
-from .origin import ONLY_SEEN as ONLY_SEEN
-from .origin import Finding, judge
+from .origin import ONLY_SEEN, Finding, judge
 from .snapshot import Incident, Kind, LevelName, Line, Output
 from .values import figure, is_extreme, is_finite
 
@@ -264,7 +263,7 @@ class _Metrics:
         told = (advice.SLOW,) if why.kind == "slow" else ()
         words = Message.of(_LOSS.text, value=figure(loss))
         kind: Kind = "divergence" if why.kind == "slow" else "loss"
-        self._fold("loss", _plain(kind, "error", words, step, why.reason, told))
+        self._fold("loss", describe.bare(kind, "error", words, step, 0.0, why.reason, advice=told))
 
     def _fold(self, key: str, incident: Incident) -> None:
         before = self._found.get(key)
@@ -276,26 +275,8 @@ class _Metrics:
 def _bad_norm(step: int, loss: float | None, norm: float) -> Incident:
     value = figure(norm)
     if loss is None:
-        return _plain("gradient", "error", Message.of(_ONLY_NORM.text, value=value), step, None)
+        return describe.bare("gradient", "error", Message.of(_ONLY_NORM.text, value=value), step, 0.0)
     why = Message.of(_GRADIENT_WHY.text, loss=figure(loss))
     words = Message.of(_GRADIENT.text, value=value)
-    return _plain("gradient", "error", words, step, why, (advice.UNDER_MASK, advice.ROOT))
-
-
-def _plain(
-    kind: Kind,
-    severity: Severity,
-    words: Message,
-    step: int,
-    reason: Message | None,
-    told: tuple[Message, ...] = (),
-) -> Incident:
-    return Incident(
-        kind=kind,
-        severity=severity,
-        headline=words,
-        step=step,
-        first_step=step,
-        source_reason=reason,
-        advice=told,
-    )
+    told = (advice.UNDER_MASK, advice.ROOT)
+    return describe.bare("gradient", "error", words, step, 0.0, why, advice=told)

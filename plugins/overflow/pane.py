@@ -61,7 +61,7 @@ class OverflowPane(Pane):
         """Bring list, story, numbers and words up to this snapshot."""
         self._shown = {key: one for key, one in _keyed(snapshot.incidents) if self.filter.fits(one)}
         rows = self._share_rows()
-        can = self._startable(status)
+        can = self.startable(status)
         self.feed.always_marked = self.zoomed
         self.feed.show(self._entries(snapshot, status.rank))
         self._tell(snapshot, can)
@@ -255,18 +255,6 @@ class OverflowPane(Pane):
         if snapshot.dropped:
             words.append(tr("{n} older ones let go", n=count(snapshot.dropped)))
         return "  ".join(words)
-
-    def _startable(self, status: TargetStatus) -> dict[str, Command]:
-        """Return the plugin's commands that a key would start now, by name."""
-        plugin = self.loaded.plugin
-        if plugin is None or status.state != "live":
-            return {}
-        busy = {
-            state.name
-            for state in status.commands
-            if state.plugin == self.loaded.name and state.phase != "off"
-        }
-        return {one.name: one for one in plugin.commands if one.hotkey and one.name not in busy}
 
 
 def _keyed(incidents: Sequence[Incident]) -> Iterable[tuple[Hashable, Incident]]:

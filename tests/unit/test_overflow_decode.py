@@ -261,6 +261,8 @@ _FIELDS = st.sampled_from(
 @settings(max_examples=300, deadline=None)
 @given(st.dictionaries(_FIELDS, _JUNK, max_size=8))
 def test_nothing_that_is_sent_raises(data: dict[str, Any]) -> None:
-    decode.pulse(data)
-    decode.rows(data)
-    decode.rows({**data, "level": "ops"})
+    pulse = decode.pulse(data)
+    assert all(isinstance(loss, float) for _, loss in pulse.losses)
+    assert len(pulse.hottest or ()) <= decode.MOST_HOTTEST
+    for rows in (decode.rows(data), decode.rows({**data, "level": "ops"})):
+        assert rows is None or len(rows.outputs) <= decode.MOST_ROWS
