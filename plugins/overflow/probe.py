@@ -5,6 +5,7 @@ records: the outputs around the first bad one, how the largest values climbed, a
 What is bad makes the deeper level look at the next steps.
 """
 
+import array
 import collections
 import math
 import os
@@ -13,8 +14,8 @@ from typing import Any
 
 WINDOW, AFTER = 10, 3
 MOST_NEAR = 6
-KEPT_POINTS = 48
-MOST_PLACES = 20000
+KEPT_POINTS = 24
+MOST_PLACES = 10000
 HOTTEST = 12
 SAME_PLACE_S = 2.0
 NEAR_AGAIN_S = 15.0
@@ -31,25 +32,37 @@ def setup(api):
 
 
 class Climb:
-    """The largest absolute value of one output over the steps, thinned so that all of the run stays in it."""
+    """The largest absolute value of one output over the steps, thinned so that all of the run stays in it.
+
+    There is one for each place of a model, in the memory of the training: half a kilobyte, and no more.
+    """
+
+    __slots__ = ("every", "last_step", "numbers")
 
     def __init__(self):
-        self.points = []
+        self.numbers = array.array("d")
+        """A step and its value, and so on, the oldest first."""
         self.every = 1
         self.last_step = -1
 
+    @property
+    def points(self):
+        """Return the pairs of step and value."""
+        return [[int(step), value] for step, value in zip(self.numbers[::2], self.numbers[1::2])]
+
     def take(self, step, value):
         """Keep a value; of those that come too close together only the largest."""
-        if self.points and step - self.last_step < self.every:
-            self.points[-1] = (self.points[-1][0], max(self.points[-1][1], value))
+        if self.numbers and step - self.last_step < self.every:
+            self.numbers[-1] = max(self.numbers[-1], value)
             return
         self.last_step = step
-        self.points.append((step, value))
-        if len(self.points) > KEPT_POINTS:
-            self.points = [
-                max(pair, key=lambda one: one[1]) for pair in zip(self.points[::2], self.points[1::2])
-            ]
-            self.every *= 2
+        if len(self.numbers) >= 2 * KEPT_POINTS:
+            kept = array.array("d")
+            for place in range(0, len(self.numbers), 4):
+                earlier, later = self.numbers[place : place + 2], self.numbers[place + 2 : place + 4]
+                kept.extend(earlier if earlier[1] >= later[1] else later)
+            self.numbers, self.every = kept, self.every * 2
+        self.numbers.extend((step, value))
 
 
 class Watch:
@@ -267,8 +280,7 @@ class Watch:
             climb = self._climbs.get((row["path"], row["part"]))
             if climb is not None and (row["path"], row["part"]) not in seen:
                 seen.add((row["path"], row["part"]))
-                points = [list(one) for one in climb.points]
-                found.append({"path": row["path"], "part": row["part"], "op": "", "points": points})
+                found.append({"path": row["path"], "part": row["part"], "op": "", "points": climb.points})
         return found
 
     def keep_stack(self, path, stack):

@@ -802,3 +802,17 @@ def test_a_model_that_is_compiled_wholly_refuses_the_modules(beside_a_compiler: 
     assert not sys.modules["torch.nn.modules.module"]._global_forward_hooks
     # The gradients are looked at all the same.
     assert watched.pulse()["watched"] >= 3
+
+
+def test_how_a_value_climbed_is_kept_small_and_whole(watched: Watched) -> None:
+    climb = type(watched.watch).serve.__globals__["Climb"]()
+    for step in range(1, 20_001):
+        climb.take(step, 9e4 if step == 777 else float(step))
+    points = climb.points
+    assert 8 <= len(points) <= 24
+    assert [step for step, _ in points] == sorted(step for step, _ in points)
+    # The peak of long ago is there, and the newest value.
+    assert max(value for _, value in points) == 9e4
+    assert points[0][0] <= 777
+    assert points[-1][1] == 20_000.0
+    assert climb.numbers.itemsize * len(climb.numbers) <= 24 * 16
