@@ -264,12 +264,14 @@ def test_a_program_that_holds_the_interpreter_is_silent_and_gets_its_shim_later(
 ) -> None:
     # libc.sleep called through PyDLL keeps the lock: no Python code of the process runs meanwhile.
     code = "import ctypes, os, sys, time\nhold = ctypes.PyDLL(None).sleep\n"
+    code += "open(sys.argv[1] + '.ready', 'w').close()\n"
     code += "while not os.path.exists(sys.argv[1]): time.sleep(0.01)\nhold(3)\n"
     code += "while True: time.sleep(0.01)"
     go = tmp_path / "go"
     process = subprocess.Popen([sys.executable, "-c", code, str(go)])
     try:
-        assert until(lambda: read_target(process.pid).python is not None)
+        # An interpreter that still starts cannot be told from one that ends.
+        assert until(lambda: go.with_name("go.ready").exists(), 30)
         target = read_target(process.pid)
         client = join(target).client
         go.touch()
