@@ -23,7 +23,8 @@ class Process:
 
     def __init__(self, script: Path, output: Path, env: Mapping[str, str], arguments: Sequence[str]) -> None:
         self.output = output
-        with open(output, "wb") as stream:
+        # Two that shared a file would write into each other's lines.
+        with open(output, "xb") as stream:
             self.process = subprocess.Popen(
                 [sys.executable, str(script), *arguments],
                 env=dict(env),

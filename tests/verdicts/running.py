@@ -108,7 +108,7 @@ def _run(case: Case, device: str, seed: int, steps: int, tick_s: float, folder: 
         if case.neighbour_onset is not None:
             # It goes on however slow the training is.
             words = ("neighbour", *place, *pace, "--steps", "1000000", "--onset", str(case.neighbour_onset))
-            stack.enter_context(Process(SCRIPT, folder / "output-training", env, words)).wait_for(
+            stack.enter_context(Process(SCRIPT, folder / "output-neighbour", env, words)).wait_for(
                 "ready", START_S
             )
         planted = ("--onset", str(case.onset), "--lasts", str(case.lasts))
