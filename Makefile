@@ -6,6 +6,7 @@ VENV_FLAGS ?=
 DEMO ?= --fault leak
 VERDICTS ?=
 OVERFLOWS ?=
+HOTSPOTS ?=
 # Three at once on two cores: a third of a test is waiting.  More only make the trainings start more slowly.
 TESTERS ?= 3
 CYCLES ?= 2000
@@ -19,7 +20,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install
 HAS_TORCH := $(BIN)/python -c 'import importlib.util as u, sys; sys.exit(u.find_spec("torch") is None)'
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test verdicts overflows bench soak proofs screenshots clean
+.PHONY: help demo test verdicts overflows hotspots bench soak proofs screenshots clean
 
 help:  ## show this list
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST)
@@ -40,6 +41,9 @@ verdicts: $(VENV)/.test  ## attach to trainings with a known truth and print wha
 
 overflows: $(VENV)/.test  ## attach to trainings whose numbers go bad in a known place and print what is said: OVERFLOWS=options
 	$(BIN)/python -m tests.overflows $(OVERFLOWS)
+
+hotspots: $(VENV)/.test  ## attach to trainings whose time goes to a known place and print what is said: HOTSPOTS=options
+	$(BIN)/python -m tests.hotspots $(HOTSPOTS)
 
 bench: $(VENV)/.bench  ## measure what an attach costs a training, peers beside
 	$(BIN)/python -m bench

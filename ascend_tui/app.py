@@ -28,6 +28,7 @@ from ascend_tui.widgets.filter_line import FilterLine
 from ascend_tui.widgets.help import HelpScreen
 from ascend_tui.widgets.key_line import KeyLine
 from ascend_tui.widgets.pane import pane_of
+from ascend_tui.widgets.quiet_table import TablePane
 from ascend_tui.widgets.status import StatusLine, how_attached
 
 TICKS_S = (2.0, 1.0, 0.5, 0.25)
@@ -205,7 +206,7 @@ class MonitorApp(App[None]):
             self.say(tr("this pane has nothing to filter"))
             return
         self.query_one(KeyLine).display = False
-        self.query_one(FilterLine).ask(pane.title, pane.filter_text)
+        self.query_one(FilterLine).ask(pane.title, pane.filter_text, pane.filter_example)
 
     def on_filter_line_typed(self, message: FilterLine.Typed) -> None:
         """Filter as it is typed, and give the keys back at the end."""
@@ -216,6 +217,18 @@ class MonitorApp(App[None]):
                 pane.focus(scroll_visible=False)
         if message.is_done:
             self.query_one(KeyLine).display = True
+
+    def action_order(self) -> None:
+        """Order the chosen pane's table by something else."""
+        pane = self.desk.chosen
+        words = pane.next_order() if isinstance(pane, TablePane) else ""
+        self.say(words or tr("this pane has nothing to sort"))
+
+    def action_table(self) -> None:
+        """Show the other table of the chosen pane."""
+        pane = self.desk.chosen
+        words = pane.next_table() if isinstance(pane, TablePane) else ""
+        self.say(words or tr("this pane has no other table"))
 
     def action_scroll(self, by: int, pages: bool = False) -> None:
         """Scroll the chosen pane."""

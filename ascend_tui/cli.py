@@ -27,6 +27,7 @@ examples:
   ascend-tui run -- python train.py        start with the shim inside, no ptrace needed
   ascend-tui attach 41233 --headless --json --seconds 60 > memory.jsonl
   ascend-tui inspect train.log memory.csv  what files say: out of memory, a leak, a first bad output
+  ascend-tui inspect NEW --baseline OLD    two profiles: which operators became slower
 
 exit codes: 0 ok, 1 findings, 2 usage, 3 refused, 4 target gone
 """
@@ -110,6 +111,9 @@ def build_parser() -> argparse.ArgumentParser:
     one.add_argument("files", nargs="+", metavar="FILE|DIR")
     _json(one)
     one.add_argument("--fail-on", choices=SEVERITIES, help="exit 1 when something is at least so grave")
+    one.add_argument(
+        "--baseline", metavar="OLD", help="an earlier profile, or a folder of them, to compare with"
+    )
 
     commands.add_parser("config", help="the effective settings and where each comes from")
     return parser
@@ -155,7 +159,7 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.command == "inspect":
         from ascend_tui.commands.inspect import inspect_files
 
-        return inspect_files(options.files, options.json, options.fail_on)
+        return inspect_files(options.files, options.json, options.fail_on, options.baseline)
     if options.command == "config":
         for setting in effective(file=options.config):
             line(f"{setting.key} = {setting.value!r}    # {setting.origin}")

@@ -22,5 +22,9 @@ def save(export: Export, frame: Frame, picture: str) -> Path:
         for snapshot in target.plugins.values():
             # A plugin's snapshot may offer evidence: what is worth a file of its own, by name.
             for name, found in getattr(snapshot, "evidence", dict)().items():
-                export(f"{name}.json", (json.dumps(as_json(found), allow_nan=False) + "\n").encode())
+                if isinstance(found, str):
+                    # A text is a file already, and named like one.
+                    export(name, found.encode("utf-8", "replace"))
+                else:
+                    export(f"{name}.json", (json.dumps(as_json(found), allow_nan=False) + "\n").encode())
     return export(f"snapshot-{moment}.json", numbers.encode()).parent

@@ -6,11 +6,12 @@ cannot be read, that nobody knows or whose reader fails costs only itself, and s
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,8 @@ class Inspected:
     result: Any = None
     trouble: str = ""
     unknown: bool = False
+    baseline: str = ""
+    """The file that the result is compared with."""
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `inspect --json` prints for the file."""
@@ -59,15 +62,46 @@ class Inspected:
         }
 
 
-def inspect(paths: Iterable[Path]) -> Iterator[Inspected]:
-    """Yield a result for each file, folders walked in the order of their names.
+Beside = Callable[[Inspected, str], Inspected]
+
+
+def inspect(paths: Iterable[Path], beside: Beside | None = None) -> Iterator[Inspected]:
+    """Yield a result for each file, folders walked in the order of their names, as plain JSON values.
+
+    `beside` may put a result beside an earlier one before that (baseline.py).
+    """
+    for one, place in results(paths):
+        yield _plain(beside(one, place) if beside is not None and not one.trouble else one)
+
+
+def results(paths: Iterable[Path]) -> Iterator[tuple[Inspected, str]]:
+    """Yield what the plugins' readers return for each file, with its place in the folder that was named.
 
     Links in a folder are not followed to other folders, so that a circle of them ends.
     """
     readers = _readers()
     for path in paths:
         for file, trouble in _files(path):
-            yield Inspected(str(file), trouble=trouble) if trouble else _inspect(file, readers)
+            one = Inspected(str(file), trouble=trouble) if trouble else _inspect(file, readers)
+            yield one, str(file.relative_to(path)) if file != path else file.name
+
+
+def _plain(one: Inspected) -> Inspected:
+    """Return a result of which whoever folds or prints it needs to know no plugin's classes."""
+    try:
+        return dataclasses.replace(one, result=as_json(one.result))
+    except Exception as error:  # noqa: BLE001 - one file's trouble is not the next one's
+        return failed(one, error)
+
+
+def failed(one: Inspected, error: Exception) -> Inspected:
+    """Return a file whose plugin failed, which costs only itself."""
+    words = f"the plugin {one.plugin} failed: {type(error).__name__}: {error}"
+    return Inspected(one.file, one.kind, one.plugin, trouble=words)
+
+
+def nobody(event: plugin.Event) -> None:
+    """Take an event of a collector that reads a file: what it has to say is in its result."""
 
 
 def _files(path: Path) -> Iterator[tuple[Path, str]]:
@@ -156,23 +190,14 @@ def _ends(file: Path) -> tuple[bytes, bytes]:
 
 
 def _read(file: Path, kind: str, one: plugin.Plugin) -> Inspected:
+    found = Inspected(str(file), kind, one.name)
     try:
-        collector = plugin.resolve(one.collector)(_nobody)
-        result = as_json(collector.read(file))
+        collector = plugin.resolve(one.collector)(nobody)
+        return dataclasses.replace(found, result=collector.read(file))
     except OSError as error:
-        return Inspected(str(file), kind, one.name, trouble=_words(file, error))
+        return dataclasses.replace(found, trouble=_words(file, error))
     except Exception as error:  # noqa: BLE001 - one file's trouble is not the next one's
-        return Inspected(
-            str(file),
-            kind,
-            one.name,
-            trouble=f"the plugin {one.name} failed: {type(error).__name__}: {error}",
-        )
-    return Inspected(str(file), kind, one.name, result)
-
-
-def _nobody(event: plugin.Event) -> None:
-    """Take an event of a collector that reads a file: what it has to say is in its result."""
+        return failed(found, error)
 
 
 # What a result says, whichever plugin it is from.

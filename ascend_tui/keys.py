@@ -46,6 +46,8 @@ KEYS = (
     Key("scroll.down", "down", "scroll(1)", title=""),
     Key("page.up", "pageup", "scroll(-1, True)", title=""),
     Key("page.down", "pagedown", "scroll(1, True)", title=""),
+    Key("order", "c", "order", title="sort this table by its next column"),
+    Key("table", "v", "table", title="the other table of this pane, where it has two"),
     Key("freeze", "space", "freeze", title="freeze what is shown; collecting goes on", short="freeze"),
     Key("mark", "m", "mark", title="mark this moment on every time axis", short="mark"),
     Key("alert.next", "n", "alert(1)", title="next alert", short="alert"),

@@ -206,6 +206,10 @@ class Collector(ABC):
         """Return the diagnosis of a file, by the same code as the live one."""
         raise NotImplementedError(f"{type(self).__name__} reads no files")
 
+    def compare(self, result: Any, baseline: Any) -> Any | None:
+        """Return `result` with what differs from `baseline`, both of `read`; None where that cannot be."""
+        return None
+
 
 @frozen
 class Loaded:

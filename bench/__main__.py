@@ -1,4 +1,4 @@
-"""`python -m bench [NAME ...] [--quick]`: idle, latency, cycles, holders, host, overflow, screen …."""
+"""`python -m bench [NAME ...] [--quick]`: what an attach costs, and each of its parts; peers beside."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import platform
 import sys
 
-from bench import cycles, holders, host, idle, latency, overflow, reuse, screen, weeks
+from bench import cycles, holders, host, hotspots, idle, latency, overflow, profiles, reuse, screen, weeks
 from bench.target import busy
 
 # Where torch_npu is installed for the tests, `import torch` would fail for want of CANN.
@@ -20,7 +20,7 @@ def main() -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help="idle, latency, cycles, holders, host, overflow, screen, reuse, weeks (all)",
+        help="idle, latency, cycles, holders, host, overflow, hotspots, profiles, screen, reuse, weeks (all)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a measurement")
     options = parser.parse_args()
@@ -31,6 +31,8 @@ def main() -> int:
         "cycles": lambda: cycles.run(20 if quick else 200),
         "host": lambda: host.run(50 if quick else 300),
         "overflow": lambda: overflow.run(3 if quick else 12),
+        "hotspots": lambda: hotspots.run(4 if quick else 12),
+        "profiles": lambda: profiles.run(1, 100_000) if quick else profiles.run(5),
         "screen": lambda: screen.run(6 if quick else 20),
         "holders": lambda: holders.run(3 if quick else 12),
         "reuse": lambda: reuse.run(3 if quick else 12),

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ascend_tui.baseline import Baseline
 from ascend_tui.commands import FINDINGS, OK, USAGE
+from ascend_tui.commands.inspect_profile import changes, device, links, phases, steps, table
 from ascend_tui.commands.output import data, line, say
 from ascend_tui.inspect import SEVERITIES, Digest, Inspected, inspect, items, severity, verdict
 from ascend_tui.text import byte_size, duration
@@ -16,14 +18,20 @@ SHOWN = 10
 _SURE, _LIKELY = 0.85, 0.5
 
 
-def inspect_files(words: Sequence[str], as_data: bool, fail_on: str | None) -> int:
-    """Print a result for each file, as JSON lines or as text.
+def inspect_files(
+    words: Sequence[str], as_data: bool, fail_on: str | None, baseline: str | None = None
+) -> int:
+    """Print a result for each file, as JSON lines or as text, beside that of `baseline` where one is named.
 
     Returns FINDINGS when something at or above the severity `fail_on` was found, else USAGE when a file that
-    was named could not be read or is of no kind that is known, else OK.
+    was named could not be read, is of no kind that is known or compares with nothing, else OK.
     """
     digest, found, trouble = Digest(), False, False
-    for one in inspect(Path(word) for word in words):
+    before = Baseline(Path(baseline)) if baseline is not None else None
+    if before is not None and before.trouble:
+        say(f"the baseline {baseline} {before.trouble}")
+        return USAGE
+    for one in inspect((Path(word) for word in words), before.beside if before is not None else None):
         digest.add(one)
         worst = severity(one.result)
         if fail_on and worst is not None and SEVERITIES.index(worst) >= SEVERITIES.index(fail_on):
@@ -40,6 +48,12 @@ def inspect_files(words: Sequence[str], as_data: bool, fail_on: str | None) -> i
             data(digest.as_json())
         else:
             _summary(digest.as_json())
+    if before is not None and not before.compared:
+        trouble = True
+        say(
+            f"nothing was compared: {baseline} holds no profile of the same table as {', '.join(words)}"
+            " (op_summary with op_summary, kernel_details with kernel_details)"
+        )
     return FINDINGS if found else USAGE if trouble else OK
 
 
@@ -57,7 +71,12 @@ def _text(one: Inspected) -> None:
         say(f"{one.file} {one.trouble}")
     else:
         judged = verdict(one.result)
-        line(f"{one.file}: {one.kind.replace('_', ' ')}" + (f", {_verdict(judged)}" if judged else ""))
+        name = str(one.result.get("format", "")) if isinstance(one.result, Mapping) else ""
+        what = f"{one.kind.replace('_', ' ')}{f' {name}' if name else ''}"
+        told = (
+            f", {_verdict(judged)}" if judged else f", compared with {one.baseline}" if one.baseline else ""
+        )
+        line(f"{one.file}: {what}{told}")
         for text in _lines(one.result, judged):
             line(f"  {text}")
 
@@ -77,6 +96,8 @@ def _lines(result: Any, judged: Mapping[str, Any] | None) -> Iterator[str]:
     if judged is not None:
         yield str(judged.get("reason"))
         yield from _numbers(result)
+    for part in (table, steps, phases, device, links, changes):
+        yield from part(result)
     for key in ("advice", "notes", "assumed"):
         value = result.get(key)
         for text in [value] if isinstance(value, str) else value or ():

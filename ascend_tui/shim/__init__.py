@@ -22,6 +22,7 @@ _ORDER: Sequence[str] = (
     "shim.history",
     "shim.governor",
     "shim.modes",
+    "shim.recorder",
     "shim.reuse",
     "shim.devices",
     "shim.steps",

@@ -45,7 +45,7 @@ class Agent:
         self.cell: List[Any] = [None]
         self.steps = Steps(self._at_boundary, self._step_fault, self._is_calm)
         self.switchboard = Switchboard(self.steps, self.governor, self._hook_fault)
-        self.probes = Probes(self.steps, self.switchboard, self._device_now, self.emit, self._event)
+        self.probes = Probes(self.steps, self.switchboard, lambda: self.device, self.emit, self._event)
         self.device: Any = devices.Device()
         desk = Desk(self)
         self.server = Server(path, desk.greet, desk.handle, desk.gone)
@@ -99,6 +99,7 @@ class Agent:
         self.steps.armed = False
         self.server.close_all(unlink=False)
         self.device.close()
+        self.probes.recorder.after_fork_in_child()
         # The child may train too: what slows it goes, as far as it can where the fork happened.
         self.scaler_hook.take_out()
         self.probes.taps.stop()
@@ -150,7 +151,7 @@ class Agent:
             self.steps.wake()
         self.switchboard.tick(now)
         self.switchboard.expire()
-        if self.switchboard.is_mode_left():
+        if self.switchboard.is_mode_left() or self.probes.recorder.is_due():
             self._take_mode_out()
         self._send()
         if now >= self._next_beat:
@@ -197,20 +198,22 @@ class Agent:
             self._watches_ooms = True
             shell.watch_ooms(self.device.kind, attach)
 
-    def _device_now(self) -> Any:
-        return self.device
-
     def _take_mode_out(self) -> None:
         if self._unhooking is None or self._unhooking.done:
-            self._unhooking = Pending(self.switchboard.take_out_mode)
+            self._unhooking = Pending(self._end_here)
         self._unhooking.ask()
 
+    def _end_here(self) -> bool:
+        """End on this thread what only it can end; True when nothing is left of it."""
+        return self.probes.recorder.end_if_due() & self.switchboard.take_out_mode()
+
     def _at_boundary(self) -> None:
-        # Runs on the training thread, inside the guard of Steps.
+        """Do what is due where a step ends; on the training thread, inside the guard of Steps."""
         board, probes = self.switchboard, self.probes
         if self.device.is_capturing():
             board.in_capture()
             return
+        probes.recorder.end_if_due()
         spent = self.steps.in_hook_ns
         # Ahead of the readings: what a step hook gives back here is not in them any more.
         board.at_boundary(spent[-1] if spent else 0)
@@ -328,36 +331,38 @@ class Agent:
         board, hook = self.switchboard, self.optimizer_hook
 
         def at_the_end_of_a_step(optimizer: Any) -> None:
-            # On the training thread all of it can go; the hook itself while it is the last one.
-            # The trampoline is the guard: it empties the cell after a fault of ours.
+            # All of it can go here, the hook itself while it is the last one; the trampoline guards it.
             board.drop_module_hooks()
-            if board.take_out_mode() and hook.take_out_from_inside():
+            if self._end_here() and hook.take_out_from_inside():
                 self.cell[0] = None
 
         self.scaler_hook.stop()
         self.probes.readback.close()
         taps_out = self.probes.taps.stop()
         self.cell[0] = at_the_end_of_a_step
-        modes = Pending(board.take_out_mode)
+        self.probes.recorder.expire()
+        modes = Pending(self._end_here)
         durations = [float(one[0]) for one in list(self.steps.durations)]
         patience = min(2.0, 0.5 + 3 * (median(durations) / 1e9 if durations else 0.0))
         end = time.monotonic() + patience
         while True:
             modules_out = board.drop_module_hooks(from_afar=True)
-            mode_out = not board.is_mode_left()
-            if not mode_out:
+            mode_out, record_out = not board.is_mode_left(), not self.probes.recorder.is_on
+            if not (mode_out and record_out):
                 modes.ask()
             late = time.monotonic() > end
-            hook_out = (mode_out or late) and hook.take_out()
-            if late or (modules_out and mode_out and hook_out):
+            hook_out = ((mode_out and record_out) or late) and hook.take_out()
+            if late or (modules_out and mode_out and record_out and hook_out):
                 break
             time.sleep(0.002)
         self.cell[0] = None
-        left: List[str] = []
+        left = []
         if not modules_out:
             left.append("module hooks that pass through and go at the next call of a module")
         if not mode_out:
             left.append("a dispatch mode that passes through, until the main thread runs Python again")
+        if not record_out:
+            left.append("torch's record of operators, until the main thread runs Python again")
         if not hook_out:
             why = "2 us per step; no safe moment came to remove it"
             left.append("an optimizer hook that does nothing (%s)" % why)

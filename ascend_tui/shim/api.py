@@ -60,6 +60,14 @@ class Command:
         self.orphan_mono: Optional[float] = None
         self.why = ""
         """Why it ended, from before its `stop` is called."""
+        self.alone = False
+        """Its probe has armed its hooks by itself, and that was told."""
+        self.told_arms = 0
+
+    @property
+    def arms(self) -> int:
+        """Return how often its hooks were armed."""
+        return sum(one.arms for one in self.hooks)
 
     def phase(self) -> str:
         """Return off, arming, on or stopping, as the hooks really are."""
@@ -203,6 +211,16 @@ class Api:
     def late(self) -> int:
         """The number of times that values were given up, because the device was too far behind."""
         return self._probes.readback.late
+
+    @property
+    def is_op_watched(self) -> bool:
+        """Tell whether operators are watched by a dispatch mode in the step that runs, or begins."""
+        return any(one.live and one.kind == "op" for one in self._probes.switchboard.hooks)
+
+    @property
+    def recorder(self) -> Any:
+        """torch's record of the operators of a step (recorder.py); for step hooks."""
+        return self._probes.recorder
 
     def unseen(self) -> Any:
         """Return a context in which operators are seen neither by autograd nor by the training's modes."""

@@ -35,6 +35,8 @@ class Hook:
         self.rest = rest
         self.done = done
         self.armed = False
+        self.arms = 0
+        """How often it was armed: whoever was not there is told by it."""
         self.live = False
         self.every = 1
         self.pace = 1
@@ -63,6 +65,7 @@ class Hook:
         self.until_step = None
         self.until_mono = monotonic() + float(seconds)
         self.refused = None
+        self.arms += 1
         self.armed = True
 
     def disarm(self) -> None:

@@ -15,6 +15,7 @@ from .hook import Hook
 from .modes import BottomMode, make_mode, refusal
 from .modules import ModuleHooks, ModulePaths, module_refusal
 from .process import raised_by_signal
+from .recorder import Recorder
 from .steps import NEVER, Steps
 
 NO_OPTIMIZER_S = 3.0
@@ -48,6 +49,7 @@ class Switchboard:
         self._module_hooks = ModuleHooks(-id(self), self._before_module, self._after_module)
         self._chosen = False
         self._mode: Optional[BottomMode] = None
+        self.recorder = Recorder()
         self._deadline = NEVER
         self._outer = 0
         self._wanted_since = 0.0
@@ -70,6 +72,7 @@ class Switchboard:
         self._finish(self._modules + self._ops + self._at_optimizers)
         if self.is_wanted():
             self._switch_steps(self._choose())
+            self._guard_mode()
 
     def in_capture(self) -> None:
         """Take a boundary at which the training records a graph: nothing is switched, and nothing begins.
@@ -187,7 +190,7 @@ class Switchboard:
 
     def _switch_ops(self, on: bool) -> None:
         if on and self._mode is None:
-            why = refusal()
+            why = refusal() or self.recorder.refusal()
             if why is not None:
                 for hook in self._ops:
                     hook.refuse(why)
@@ -197,8 +200,19 @@ class Switchboard:
             bottom = BottomMode(make_mode(self._is_op_live, self._before_op, self._after_op))
             self._mode = bottom
             bottom.put_in()
-        elif not on and self._mode is not None and self._mode.take_out():
-            self._mode = None
+        elif not on:
+            self.take_out_mode()
+
+    def _guard_mode(self) -> None:
+        """Have the mode go where the training begins to profile: each operator would be in it twice."""
+        if self._mode is not None and not self.recorder.is_on:
+            self.recorder.hold(self._give_way, max(self._deadline - monotonic(), 1.0))
+
+    def _give_way(self) -> None:
+        for hook in self._ops:
+            hook.refuse("the training's own profiler began")
+        self._ops = ()
+        self.take_out_mode()
 
     # Running.
 
@@ -350,6 +364,7 @@ class Switchboard:
         """Take the mode out on this thread if it can be; True when none is left."""
         if self._mode is not None and self._mode.take_out():
             self._mode = None
+            self.recorder.release()
         return self._mode is None
 
     def forget(self) -> None:

@@ -10,12 +10,18 @@ import sys
 import threading
 from typing import Any, Callable, List, Optional, Tuple
 
+recorded = False
+"""Whether the operators of a step are recorded just now (recorder.py): ours are not to be among them."""
+
 
 class unseen:
     """Let operators of ours run so that neither autograd nor a mode of the training's sees them."""
 
     def __enter__(self) -> None:
         core = sys.modules["torch"]._C
+        self._recorded = recorded
+        if recorded:
+            core._autograd._enable_record_function(False)
         self._grad = core.is_grad_enabled()
         self._guards: Tuple[Any, ...] = ()
         if core._len_torch_function_stack() or core._len_torch_dispatch_stack():
@@ -28,6 +34,8 @@ class unseen:
         sys.modules["torch"]._C._set_grad_enabled(self._grad)
         for guard in reversed(self._guards):
             guard.__exit__(None, None, None)
+        if self._recorded:
+            sys.modules["torch"]._C._autograd._enable_record_function(True)
 
 
 def _python_dispatch() -> Any:

@@ -19,6 +19,7 @@ from .taps import Taps
 
 MOST_STEPS = 1000000
 MOST_SECONDS = 3600.0
+ALONE = "started by its probe"
 
 
 class Probes:
@@ -39,6 +40,7 @@ class Probes:
         self.event = event
         self.loaded: Dict[str, Probe] = {}
         self.readback = Readback()
+        self.recorder = switchboard.recorder
         self.taps = Taps(steps, switchboard, self.disable)
         self.is_due = False
         # Probes that failed on the training thread; the shim's thread takes their things out.
@@ -86,6 +88,8 @@ class Probes:
             probe.failed = "%s: %s" % (where, said(error))
             for hook in probe.hooks:
                 hook.retire()
+            # Whose it is does not matter: nobody may be left who would end it.
+            self.recorder.expire()
             self._failed.append(probe)
         text = "%s: %s" % (where, told(error))
         self.event(
@@ -99,9 +103,10 @@ class Probes:
     def _silence(self, probe: Probe) -> None:
         for hook in probe.hooks:
             hook.retire()
+        self.recorder.expire()
         for command in list(probe.commands.values()):
-            if command.started:
-                command.started = False
+            if command.started or command.alone:
+                command.started = command.alone = False
                 self._tell(probe, command, "its probe is off")
         probe.every_step, probe.now_and_then, probe.samplers, probe.ooms = [], [], [], []
         probe.taps = []
@@ -190,16 +195,27 @@ class Probes:
             self.disable(probe, "sampler", error)
 
     def _watch(self, probe: Probe, command: Command, now: float) -> None:
-        if not command.started:
-            return
         refused = [one.refused for one in command.hooks if one.refused]
-        if refused:
+        if not command.started:
+            self._watch_alone(probe, command, refused)
+        elif refused:
             self.end(probe, command, "refused: " + str(refused[0]))
         elif now > command.until_mono or (command.hooks and not any(one.armed for one in command.hooks)):
             idle = command.hooks and all(one.until_step is None for one in command.hooks)
             self.end(probe, command, "lease over before a step ended" if idle else "lease over")
         elif command.orphan_mono is not None and now > command.orphan_mono:
             self.end(probe, command, "its monitor is gone")
+
+    def _watch_alone(self, probe: Probe, command: Command, refused: List[str]) -> None:
+        """Tell of hooks that the probe arms by itself, as of those that somebody starts."""
+        if command.arms != command.told_arms:
+            command.told_arms = command.arms
+            if not command.alone:
+                command.alone = True
+                self._tell(probe, command, ALONE)
+        if command.alone and not any(one.armed for one in command.hooks):
+            command.alone = False
+            self._tell(probe, command, "refused: " + str(refused[0]) if refused else "lease over")
 
     # Commands (shim thread).
 
@@ -243,7 +259,7 @@ class Probes:
             self.disable(probe, "command %s" % name, error)
             self._clear_failed()
             raise Refused("%s.%s failed: %s" % (plugin, name, said(error))) from None
-        command.started = True
+        command.started, command.alone, command.told_arms = True, False, command.arms
         command.holder, command.connection, command.kept = holder, connection, kept
         command.orphan_mono = None
         command.until_mono = time.monotonic() + seconds
@@ -259,7 +275,7 @@ class Probes:
 
     def end(self, probe: Probe, command: Command, why: str) -> None:
         """End a command: disarm its hooks and call its `stop`."""
-        command.started = False
+        command.started = command.alone = False
         command.why = why
         for hook in command.hooks:
             hook.disarm()
@@ -268,6 +284,7 @@ class Probes:
                 command.stop()
             except (Exception, SystemExit) as error:
                 self.disable(probe, "stop of %s" % command.name, error)
+        command.told_arms = command.arms
         self._tell(probe, command, why)
         command.holder = command.connection = None
 
@@ -318,7 +335,7 @@ class Probes:
             }
         )
         # Events are neither kept nor have a step: a record tells every monitor where the switch lies.
-        phase = "started" if why == "started" else "ended"
+        phase = "started" if why in ("started", ALONE) else "ended"
         data = {"plugin": probe.name, "name": command.name, "phase": phase, "reason": why}
         self.emit("core", "command", data, None)
 

@@ -34,13 +34,16 @@ class Readback:
     def later(self, tensors: List[Any], call: Callable[[List[float]], Any]) -> None:
         """Call `call(values)`, in the order of `tensors`, as soon as the values are here.
 
-        On the host they are here at once.  Never while a graph is captured: a copy would become part of it.
+        On the host they are here at once, and numbers among them are values already.  Never while a graph is
+        captured: a copy would become part of it.
         """
         values = [math.nan] * len(tensors)
         groups: Dict[Tuple[Any, Any], List[int]] = {}
         with unseen():
             for place, tensor in enumerate(tensors):
-                if tensor.device.type == "cpu":
+                if tensor.__class__ is float:
+                    values[place] = tensor
+                elif tensor.device.type == "cpu":
                     values[place] = tensor.item()
                 else:
                     groups.setdefault((tensor.device, tensor.dtype), []).append(place)

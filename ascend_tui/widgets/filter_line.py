@@ -9,7 +9,7 @@ from textual.containers import Horizontal
 from textual.message import Message
 from textual.widgets import Input
 
-from ascend_tui.text import tr, width
+from ascend_tui.text import width
 from ascend_tui.widgets.quiet_line import QuietLine
 
 MOST_TYPED = 200
@@ -51,7 +51,7 @@ class FilterLine(Horizontal):
         yield self._prompt
         yield self._input
 
-    def ask(self, prompt: str, text: str) -> None:
+    def ask(self, prompt: str, text: str, example: str) -> None:
         """Show the line with the present filter in it, and take the keys."""
         self._before = text
         words = f"/ {prompt} "
@@ -60,7 +60,7 @@ class FilterLine(Horizontal):
         with self.prevent(Input.Changed):
             self._input.value = text
         self._input.cursor_position = len(text)
-        self._input.placeholder = tr("module path, step or steps: layers.12 17000-18000")
+        self._input.placeholder = example
         self.display = True
         self._input.disabled = False
         self._input.focus(scroll_visible=False)

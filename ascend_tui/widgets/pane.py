@@ -108,6 +108,11 @@ class Pane(Vertical, can_focus=True):
         """Return the present filter as it was typed."""
         return ""
 
+    @property
+    def filter_example(self) -> str:
+        """Return what may be typed as a filter, as an example."""
+        return ""
+
     # What the base does.
 
     def startable(self, status: TargetStatus) -> dict[str, Command]:

@@ -16,8 +16,9 @@ from .cards import alarms, card_of
 from .forecast import Facts
 from .from_files import read
 from .oom import OomNumbers, explain_oom
+from .ours import Checks
 from .readings import Readings, curves, is_off_at_launch
-from .snapshot import Card, Holders, MemorySnapshot, Oom, Reuse, Revision, Segments, Verdict, Worker
+from .snapshot import Card, Holders, MemorySnapshot, Oom, Ours, Reuse, Revision, Segments, Verdict, Worker
 from .verdict import Diagnosis, judge
 
 MOST_NEW = 100
@@ -29,6 +30,10 @@ SURE_AFTER = 2
 LEFT = {"empty_cache": "reserved", "malloc_trim": "rss", "caching_allocator_enable": "device_used"}
 """The quantity that the probe reads after each means gave memory back."""
 GRAVE = ("leak", "host_leak", "external")
+STARTS, ENDS = "{plugin}.{name} starts", "{plugin}.{name} ends"
+"""How the core's marks of commands that slow the training are called."""
+OWN_SERIES = "memory.reuse"
+"""What this one moves begins anew; it is no window in a series."""
 
 _WAITING = Message("waiting for the first sample")
 _NO_STEPS = Message("a verdict needs steps: none has ended yet")
@@ -68,6 +73,11 @@ class MemoryCollector(Collector):
             memory = self._targets[target] = _Memory(target, self.publish)
         memory.take(record)
 
+    def on_event(self, event: Event) -> None:
+        """Learn when a costly check runs in a target: what it adds is not the training's."""
+        if isinstance(event, Mark) and event.target in self._targets:
+            self._targets[event.target].take_check(event)
+
     def on_tick(self, now: float) -> None:
         """Look at the verdicts that have enough new samples."""
         for memory in self._targets.values():
@@ -101,6 +111,8 @@ class _Memory:
         self.workers: tuple[Worker, ...] = ()
         self.oom: Oom | None = None
         self.card: Card | None = None
+        self.ours: Ours | None = None
+        self._checks = Checks()
         self._alarms: set[Message] = set()
         self.host_free_bytes: int | None = None
         self._level_before = 0
@@ -177,6 +189,17 @@ class _Memory:
         if label is not None and sign.isprintable() and sign:
             self.publish(Mark(self.target, "memory", record.wall_s, sign, label, record.step))
 
+    def take_check(self, mark: Mark) -> None:
+        """Take a mark of the core that says where a command starts or ends."""
+        if mark.step is None or mark.label.text not in (STARTS, ENDS):
+            return
+        params = dict(mark.label.params)
+        command = f"{params.get('plugin')}.{params.get('name')}"
+        if command == OWN_SERIES:
+            return
+        tell = self._checks.began if mark.label.text == STARTS else self._checks.ended
+        tell(command, mark.step, mark.wall)
+
     def _take_machine(self, record: Record) -> None:
         if not self.device.startswith("npu"):
             return
@@ -216,7 +239,8 @@ class _Memory:
         if seen - self._judged < min(max(1, seen // AGAIN), MOST_NEW):
             return
         self._judged = seen
-        found = judge(self.readings.tracks, self._facts())
+        tracks, self.ours = self._checks.apart(self.readings.tracks)
+        found = judge(tracks, self._facts())
         kind = found.verdict.kind
         before = self.diagnosis.verdict.kind
         self._found = (kind, self._found[1] + 1 if self._found[0] == kind else 1)
@@ -303,6 +327,7 @@ class _Memory:
             workers=self.workers,
             oom=self.oom,
             card=self.card,
+            ours=self.ours,
             time_curves=curves(readings.by_time),
             step_curves=curves(readings.by_step),
         )

@@ -43,12 +43,17 @@ FOREIGN = 0.3
 """Share of the card that others hold, from which on that is worth a verdict although it does not grow."""
 
 
+def least_of(name: str, level: float) -> float:
+    """Return the least growth of a quantity at this level that means anything."""
+    least, part = FLOORS.get(name, (MIB, 0.005))
+    return max(least, part * abs(level))
+
+
 def shape_of(name: str, track: Track, *, of_file: bool = False) -> Shape:
     """Return what a quantity does, by its own floor."""
-    least, part = FLOORS.get(name, (MIB, 0.005))
     level = abs(track.last)
     if of_file:
         # In a file the numbers are rounded as somebody wrote them, and there may be very few.
         return shape(track, max(level * FLOOR_OF_FILE, 1.0), least_points=3)
     points = LEAST_OF_HOST if name in ("workers", "pinned") else LEAST_POINTS
-    return shape(track, max(least, part * level), LEAST_STEPS, points)
+    return shape(track, least_of(name, level), LEAST_STEPS, points)

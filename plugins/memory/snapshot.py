@@ -210,6 +210,19 @@ class Reuse:
 
 
 @frozen
+class Ours:
+    """What the verdict leaves out: `quantity` has grown by `bytes` while a command of ours ran, until `step`.
+
+    The command is "plugin.name".  What lies there is used again by the next check, or by the training.
+    """
+
+    quantity: str
+    bytes: int
+    command: str
+    step: int
+
+
+@frozen
 class Card:
     """The card of this target as `npu-smi` tells it; None is "not told".
 
@@ -277,5 +290,6 @@ class MemorySnapshot:
     workers: tuple[Worker, ...] = ()
     oom: Oom | None = None
     card: Card | None = None
+    ours: Ours | None = None
     time_curves: tuple[Curve, ...] = dataclasses.field(default=(), metadata={"json": False})
     step_curves: tuple[Curve, ...] = dataclasses.field(default=(), metadata={"json": False})

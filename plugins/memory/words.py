@@ -23,7 +23,7 @@ from ascend_tui.widgets.quiet import Line, Span
 
 from .amounts import word
 from .holders_view import first_site
-from .snapshot import Forecast, MemorySnapshot, Oom, Reuse, Verdict
+from .snapshot import Forecast, MemorySnapshot, Oom, Ours, Reuse, Verdict
 from .when import forecast_words, range_words, steps_words
 
 _VERDICTS = {
@@ -75,6 +75,8 @@ def lines_of(
     if snapshot.revision is not None:
         was = _VERDICTS[snapshot.revision.was][1]
         told.append(_Told(6, [("  " + _until(tr(was), snapshot.revision.step), "dim")]))
+    if snapshot.ours is not None:
+        told += _folded(_ours(snapshot.ours, snapshot.lead), cells, 6, "dim")
     for weight, hint in zip((4, 6, 7), _hints(snapshot, can)):
         told += _folded(hint, cells, weight, "dim")
     return _fitting(told, rows)
@@ -206,6 +208,19 @@ def _micros(micros: float) -> str:
     if micros < 1000:
         return f"{micros:.0f} µs"
     return f"{micros / 1e3:.{1 if micros < 1e4 else 0}f} ms" if micros < 1e6 else duration(micros / 1e6)
+
+
+def _ours(ours: Ours, lead: str) -> str:
+    """Return what a check of ours has added, which is left out of the verdict."""
+    name = "" if ours.quantity == lead else f"{word(ours.quantity)} "
+    size = "+" + byte_size(ours.bytes)
+    said = tr(
+        "{size} while {command} ran at step {step}: not counted as growth",
+        size=size,
+        command=ours.command,
+        step=count(ours.step),
+    )
+    return name + said
 
 
 def _until(was: str, step: int | None) -> str:

@@ -126,6 +126,11 @@ class OverflowPane(Pane):
         self.redraw()
 
     @property
+    def filter_example(self) -> str:
+        """Return what may be typed."""
+        return tr("module path, step or steps: layers.12 17000-18000")
+
+    @property
     def filter_text(self) -> str:
         """Return the filter as it was typed."""
         return self.filter.text

@@ -108,20 +108,28 @@ class Stats:
         return self._names.get(tensor.dtype, "")
 
     def measure(self, tensor):
-        """Return (lowest, highest), each a tensor of one element."""
+        """Return (lowest, highest): numbers of a host's tensor, of a device's tensors of one element.
+
+        On a host nothing has to be waited for.  Tensors kept there until the step ends would lie between the
+        training's own, and what it frees around them would not be one piece any more: its heap would grow.
+        """
         core = self.core
         if core._len_torch_dispatch_stack() or core._len_torch_function_stack():
             with self.api.unseen():
-                return self._aminmax(flat(tensor))
+                return self._ends(tensor)
         grad = core.is_grad_enabled()
         core._set_grad_enabled(False)
         try:
-            return self._aminmax(flat(tensor))
+            return self._ends(tensor)
         finally:
             core._set_grad_enabled(grad)
 
+    def _ends(self, tensor):
+        low, high = self._aminmax(flat(tensor))
+        return (low.item(), high.item()) if tensor.device.type == "cpu" else (low, high)
+
     def closely(self, tensor):
-        """Return on the device: the bad values, the place of the first, those near the limit, zeros."""
+        """Return, as `measure` does: the bad values, the place of the first, those near the limit, zeros."""
         torch = self.api.torch
         with self.api.unseen():
             flat = tensor.detach().reshape(-1)
@@ -129,6 +137,8 @@ class Stats:
             limit = LIMITS.get(self.dtype(tensor), HUGE)
             near = flat.abs() > (limit * self.near if limit < HUGE else HUGE)
             counts = [bad.sum(), bad.float().argmax(), (near & ~bad).sum(), (flat == 0).sum()]
+            if tensor.device.type == "cpu":
+                return [float(one.item()) for one in counts]
             # Counts of large tensors do not fit into every number of the device: 32 bits are enough here.
             return [one.to(torch.float32) for one in counts]
 

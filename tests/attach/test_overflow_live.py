@@ -359,6 +359,28 @@ def test_a_monitor_starts_what_costs_next_to_nothing_and_one_that_only_reads_sta
         assert training.goes_on()
 
 
+def marks_of(watcher: Watcher) -> list[tuple[str, str, int]]:
+    """Return the marks that a monitor has had so far: sign, words, and the step."""
+    marks = [mark for frame in list(watcher.frames) for one in frame.targets for mark in one.marks]
+    return [(mark.sign, mark.label.render(), mark.step or 0) for mark in marks]
+
+
+def test_operators_that_are_watched_by_themselves_are_marked_in_every_monitor(tmp_path: Path) -> None:
+    plugins = [Loaded(name, load(name)) for name in ("memory", "overflow")]
+    with Told(tmp_path, CPU) as one:
+        target = read_target(one.process.pid)
+        with Watcher(target, plugins=plugins) as first:
+            # Its loss is bad, which the level that costs next to nothing sees.
+            assert until(lambda: len(marks_of(first)) == 2, 40), marks_of(first)
+            with Watcher(target, plugins=plugins, autostart=False) as second:
+                assert until(lambda: len(marks_of(second)) == 2, 20), marks_of(second)
+                assert marks_of(second) == marks_of(first)
+        (sign, begun, start), (_, ended, end) = marks_of(first)
+        assert (sign, begun, ended) == ("o", "overflow.ops starts", "overflow.ops ends")
+        assert start + 3 <= end
+        one.end()
+
+
 RANKS = """
 import hashlib, os, sys, time
 import torch

@@ -30,7 +30,7 @@ ALONE = "import sys\nprint('up', flush=True)\nsys.stdin.readline()"
 
 @pytest.fixture(autouse=True)
 def _short_of_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attaching, "BOOT_S", 1.0)
+    monkeypatch.setattr(attaching, "BOOT_S", 2.0)
     monkeypatch.setattr("ascend_tui.connection.HELLO_S", 0.5)
 
 

@@ -28,6 +28,7 @@ SHOTS = (
     ("live-80x24", (80, 24), "", "en"),
     ("live-60x20", (60, 20), "", "en"),
     ("live-200x50", (200, 50), "", "en"),
+    ("hotspots-120x40", (120, 40), "3z", "en"),
     ("frozen-120x40", (120, 40), " ", "en"),
     ("help-120x40", (120, 40), "?", "en"),
     ("live-120x40-zh", (120, 40), "", "zh_CN"),
@@ -43,8 +44,8 @@ async def take(pid: int, shots: Sequence[tuple[str, tuple[int, int], str, str]])
         app = MonitorApp(session, session.plugins, theme="textual-dark", language=language)
         async with app.run_test(size=size) as pilot:
             await asyncio.sleep(WATCH_S if number == 0 else 3.0)
-            if keys:
-                await pilot.press("space" if keys == " " else "question_mark")
+            for key in keys:
+                await pilot.press({" ": "space", "?": "question_mark"}.get(key, key))
                 await asyncio.sleep(2.0)
             svg = app.export_screenshot(title="ascend-tui attach")
         path = FOLDER / f"{name}.svg"

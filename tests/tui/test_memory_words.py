@@ -15,6 +15,7 @@ from ascend_tui_plugins.memory.snapshot import (
     MemorySnapshot,
     MemoryValues,
     Oom,
+    Ours,
     Reuse,
     Revision,
     Segment,
@@ -174,6 +175,15 @@ def test_reuse_that_is_off_in_some_steps_only_is_not_called_off() -> None:
         == "reuse across steps off in one of 8 steps: empty_cache, 17 ms each time, ×1.04"
     )
     assert "one of 8" in reuse_words(thin, 50)
+
+
+def test_what_a_check_of_ours_has_added_is_said_and_how_much_it_was() -> None:
+    ours = Ours("rss", 19 << 20, "overflow.ops", 1527)
+    said = "overflow.ops ran at step 1,527: not counted as growth"
+    on_cpu = dataclasses.replace(leak(), device="cpu", lead="rss", ours=ours)
+    assert f"  +19.0 MiB while {said}" in plain(lines_of(on_cpu, 90, 9, 1600, {}))
+    beside = dataclasses.replace(leak(), ours=ours)
+    assert f"  host rss +19.0 MiB while {said}" in plain(lines_of(beside, 90, 9, 1600, {}))
 
 
 def test_few_rows_keep_what_tells_most_and_a_cut_sentence_says_so() -> None:

@@ -44,6 +44,7 @@ class Shim:
 
     def at_boundary(self) -> None:
         self.boundaries += 1
+        self.probes.recorder.end_if_due()
         spent = self.steps.in_hook_ns
         self.board.at_boundary(spent[-1] if spent else 0)
         if self.probes.wants_boundary():

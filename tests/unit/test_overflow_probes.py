@@ -85,6 +85,50 @@ def test_bad_gradients_are_named_in_the_order_of_the_optimizer_and_then_the_weig
     assert watched.levels["ops"].hook.armed
 
 
+def test_operators_that_are_watched_by_themselves_are_told_of_as_a_command(watched: Watched) -> None:
+    net = small()
+    optimizer = sgd(net)
+    watched.start("gradients", every=1)
+    for _ in range(3):
+        plain_step(net, optimizer)
+    told_before = len(watched.records)
+    plain_step(net, optimizer, NAN)
+    watched.probes.tick(float("inf"))
+    for _ in range(4):
+        watched.steps.wake()
+        plain_step(net, optimizer)
+    watched.probes.tick(float("inf"))
+    found = [data for kind, data in watched.records[told_before:] if kind == "command"]
+    assert [(one["name"], one["phase"], one["reason"]) for one in found if one["name"] == "ops"] == [
+        ("ops", "started", "started by its probe"),
+        ("ops", "ended", "lease over"),
+    ]
+
+
+@pytest.mark.parametrize("level", ["modules", "ops"])
+def test_what_a_look_keeps_until_the_step_ends_are_numbers_on_a_host(watched: Watched, level: str) -> None:
+    # Tensors would lie between those of the training, whose heap is in pieces after that and grows.
+    looked: list[Any] = []
+    stats = watched.api.stats
+    measure, closely = stats.measure, stats.closely
+
+    def noted(tensor: Any) -> Any:
+        looked.append((tensor.detach().clone(), measure(tensor)))
+        return looked[-1][1]
+
+    stats.measure = noted
+    net = small()
+    optimizer = sgd(net)
+    watched.start(level, every=1)
+    for _ in range(2):
+        plain_step(net, optimizer)
+    assert looked
+    for tensor, ends in looked:
+        assert ends == (float(tensor.min()), float(tensor.max()))
+        assert [type(one) for one in ends] == [float, float]
+    assert closely(torch.tensor([0.0, INF, NAN, 3.4e38])) == [2.0, 1.0, 1.0, 1.0]
+
+
 def test_a_single_bad_gradient_is_told_alone(watched: Watched) -> None:
     net = small()
     optimizer = sgd(net)

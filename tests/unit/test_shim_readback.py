@@ -85,6 +85,9 @@ def test_on_the_host_the_values_are_there_at_once() -> None:
     assert got[1][1] == -math.inf
     one.later([], got.append)
     assert got[2] == []
+    # Numbers among them are values already.
+    one.later([2.5, torch.tensor(3.5), -math.inf], got.append)
+    assert got[3] == [2.5, 3.5, -math.inf]
 
 
 def test_of_a_device_they_come_when_its_event_has_passed_and_not_before(readback: Readback) -> None:
