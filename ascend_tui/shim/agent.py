@@ -74,6 +74,7 @@ class Agent:
         """Bind the socket and start the thread.  Raises OSError when there is no safe place for it."""
         self.server.open()
         shell.watch_forks()
+        self.probes.recorder.watch_exit()
         shell.agent = self
         self._thread = threading.Thread(target=self._run, name="ascend-tui-shim", daemon=True)
         self._thread.start()
@@ -343,8 +344,7 @@ class Agent:
         self.probes.recorder.expire()
         modes = Pending(self._end_here)
         durations = [float(one[0]) for one in list(self.steps.durations)]
-        patience = min(2.0, 0.5 + 3 * (median(durations) / 1e9 if durations else 0.0))
-        end = time.monotonic() + patience
+        end = time.monotonic() + min(2.0, 0.5 + 3 * (median(durations) / 1e9 if durations else 0.0))
         while True:
             modules_out = board.drop_module_hooks(from_afar=True)
             mode_out, record_out = not board.is_mode_left(), not self.probes.recorder.is_on
@@ -356,16 +356,18 @@ class Agent:
                 break
             time.sleep(0.002)
         self.cell[0] = None
+        self.probes.recorder.forget_exit()
         left = []
         if not modules_out:
             left.append("module hooks that pass through and go at the next call of a module")
         if not mode_out:
             left.append("a dispatch mode that passes through, until the main thread runs Python again")
         if not record_out:
-            left.append("torch's record of operators, until the main thread runs Python again")
+            left.append("torch's record of operators, until the main thread runs Python")
         if not hook_out:
-            why = "2 us per step; no safe moment came to remove it"
-            left.append("an optimizer hook that does nothing (%s)" % why)
+            left.append(
+                "an optimizer hook that does nothing (2 us per step; no safe moment came to remove it)"
+            )
         if not taps_out:
             left.append("a torch.autograd.backward that passes through (somebody wrapped it again)")
         if not self.scaler_hook.take_out():
