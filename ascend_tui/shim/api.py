@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
 from .governor import median
 from .hook import Hook
-from .modes import unseen
+from .modes import is_compile_in_use, unseen
 from .process import raised_by_signal
 from .taps import Tap
 
@@ -133,9 +133,9 @@ class Api:
         return median(durations) / 1e9 if durations else None
 
     @property
-    def steps_s(self) -> List[Tuple[float, bool]]:
-        """The times of the last steps, at most 256, the newest last, each with whether hooks ran in it."""
-        return [(ns / 1e9, armed) for ns, armed in list(self._probes.steps.durations)]
+    def steps_s(self) -> List[Tuple[float, bool, int]]:
+        """The times of the last steps, at most 256: each with whether hooks ran in it, and its number."""
+        return [(ns / 1e9, armed, step) for ns, armed, step in list(self._probes.steps.durations)]
 
     @property
     def last_step_s(self) -> Optional[float]:
@@ -211,6 +211,11 @@ class Api:
     def late(self) -> int:
         """The number of times that values were given up, because the device was too far behind."""
         return self._probes.readback.late
+
+    @property
+    def is_compiled(self) -> bool:
+        """Tell whether torch.compile is used: torch then warns of hooks on modules, into the training's output."""
+        return is_compile_in_use() or "torch._inductor.compile_fx" in sys.modules
 
     @property
     def is_op_watched(self) -> bool:

@@ -65,7 +65,7 @@ class Switchboard:
         steps = self._steps
         self._outer = 0
         if steps.durations:
-            duration, armed = steps.durations[-1]
+            duration, armed, _ = steps.durations[-1]
             governed = armed and any(one.live and one.is_governed for one in self.hooks)
             self._governor.observe(duration, armed, self._spent_ns + hook_ns, governed)
         self._spent_ns = 0

@@ -107,8 +107,8 @@ class Steps:
         self.step = 0
         self.skipped = 0
         self.source = ""
-        # (nanoseconds, whether hooks were armed in it), newest last.
-        self.durations: Deque[Tuple[int, bool]] = deque(maxlen=SAMPLES)
+        # (nanoseconds, whether hooks were armed in it, its number), newest last.
+        self.durations: Deque[Tuple[int, bool, int]] = deque(maxlen=SAMPLES)
         self.in_hook_ns: Deque[int] = deque(maxlen=SAMPLES)
         self.armed = False
         self.last_boundary_ns = 0
@@ -126,8 +126,8 @@ class Steps:
         self.aside_ns = 0
         """Our time in this step outside its boundary: see taps.py."""
         self._optimizers: Dict[int, Any] = {}
-        # (nanoseconds of the step, nanoseconds of them in here) since the last `settle`.
-        self._plain: Deque[Tuple[int, int]] = deque(maxlen=SAMPLES)
+        # (nanoseconds of the step, nanoseconds of them in here, its number) since the last `settle`.
+        self._plain: Deque[Tuple[int, int, int]] = deque(maxlen=SAMPLES)
         self._seen: Set[int] = set()
         self._stepped: Set[int] = set()
         self._scaler_known = False
@@ -143,7 +143,7 @@ class Steps:
                 last, self.last_boundary_ns = self.last_boundary_ns, began
                 self.step += 1
                 aside, self.aside_ns = self.aside_ns, 0
-                self._plain.append((began - last, perf_counter_ns() - began + aside))
+                self._plain.append((began - last, perf_counter_ns() - began + aside, self.step))
                 return
             if identity not in self._optimizers:
                 self._know(optimizer)
@@ -175,12 +175,12 @@ class Steps:
 
     def settle(self) -> List[Tuple[int, int]]:
         """Take over the steps of the calm time and return their times and ours in them (shim thread)."""
-        settled: List[Tuple[int, int]] = []
+        settled: List[Tuple[int, int, int]] = []
         while self._plain:
             settled.append(self._plain.popleft())
-        self.durations.extend((duration_ns, False) for duration_ns, _ in settled)
-        self.in_hook_ns.extend(hook_ns for _, hook_ns in settled)
-        return settled
+        self.durations.extend((duration_ns, False, step) for duration_ns, _, step in settled)
+        self.in_hook_ns.extend(hook_ns for _, hook_ns, _ in settled)
+        return [(duration_ns, hook_ns) for duration_ns, hook_ns, _ in settled]
 
     def on_scaler_update(self, attempted: List[int], scaler: Any = None) -> None:
         """Take a GradScaler's update; `attempted` are the optimizers that it was to step since the last."""
@@ -229,7 +229,7 @@ class Steps:
         try:
             last = self.last_boundary_ns
             if last:
-                self.durations.append((began_ns - last, self.armed))
+                self.durations.append((began_ns - last, self.armed, self.step + 1))
             self.last_boundary_ns = began_ns
             self.step += 1
             self.source = source

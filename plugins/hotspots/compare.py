@@ -143,7 +143,7 @@ def _is_sound(change: Change) -> bool:
 
 def _tells(row: Row, whole_us: float, calls_ratio: float) -> bool:
     change = row.change
-    if change is None or not _is_sound(change) or not whole_us > 0 or not calls_ratio > 0:
+    if change is None or not change.sure or not _is_sound(change) or not whole_us > 0 or not calls_ratio > 0:
         return False
     ratio = change.time_ratio / calls_ratio
     return abs(ratio - 1) >= noise(row) and abs(difference_us(row, calls_ratio)) >= WEIGHT * whole_us

@@ -160,7 +160,7 @@ def ratio_words(ratio: float | None) -> str:
 
 def trend_of(row: Row) -> tuple[str, str]:
     """Return the glyph of a change against the baseline, and its role."""
-    ratio = row.change.time_ratio if row.change is not None else math.nan
+    ratio = row.change.time_ratio if row.change is not None and row.change.sure else math.nan
     if ratio >= 1 + CHANGED:
         return "▲", "warn"
     return ("▼", "good") if ratio <= 1 - CHANGED else (" ", "")

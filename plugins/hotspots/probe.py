@@ -146,18 +146,12 @@ class Hotspots:
 
     def _look_at_steps(self):
         """Keep the times of the steps since the last look; those in which checks of ours ran are left out."""
-        step = self.api.step
-        new = min(step - self._seen_step, 256)
-        if new <= 0:
-            return
-        times = self.api.steps_s[-new:]
-        first, wall = step - len(times), time.time()
-        self.durations.extend(
-            (first + number + 1, duration, wall)
-            for number, (duration, armed) in enumerate(times)
-            if not armed and duration > 0
-        )
-        self._seen_step = step
+        wall, seen = time.time(), self._seen_step
+        for duration, armed, step in self.api.steps_s:
+            if step > seen:
+                self._seen_step = max(self._seen_step, step)
+                if not armed and duration > 0:
+                    self.durations.append((step, duration, wall))
 
     def _collected(self):
         """Return how often Python's garbage collector went through everything since the last pulse."""
@@ -236,7 +230,8 @@ class Recording:
         """Record the next step, or every so many-th."""
         self.is_lasting = lasting
         # First the modules: without the hook of the step nothing comes of them.
-        self.modules.arm(steps, seconds, every)
+        if not self.api.is_compiled:
+            self.modules.arm(steps, seconds, every)
         self.hook.arm(steps, seconds, every)
 
     def stop(self):

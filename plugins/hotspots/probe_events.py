@@ -53,6 +53,8 @@ class Sums:
         self.sums: dict[str, Any] = {}
         self.spans: list[Any] = []
         """(begin, end, phase) of what tells the phases."""
+        self._loose: list[Any] = []
+        """(begin, end) of operators of the training thread in no part of the step that is known."""
         self.top_us = 0.0
         """Time in operators of the training thread."""
         self.events = 0
@@ -65,6 +67,7 @@ class Sums:
         for events in sorted(threads, key=self._is_of_other_thread):
             self._add(events)
         self._add_modules()
+        self._add_loose()
 
     @staticmethod
     def _is_of_other_thread(events):
@@ -139,6 +142,8 @@ class Sums:
             stack[-1].inner += took
         elif is_training:
             self.top_us += took
+        if not stack and is_training and not one.phase:
+            self._loose.append((one.began, at))
         if one.name.startswith((OPTIMIZER, DATA, ENGINE)) and (not stack or not stack[-1].phase):
             self.spans.append((one.began, at, one.phase))
         total = self.sums.get(one.name)
@@ -170,6 +175,12 @@ class Sums:
                 depth.pop()
                 if not depth and not any(low <= began and at <= high for low, high, _ in self.spans):
                     self.spans.append((began, at, "forward"))
+
+    def _add_loose(self):
+        """Where modules are not seen, take what comes before the first backward for the forward."""
+        backward = min([began for began, _, phase in self.spans if phase == "backward"] or [0.0])
+        if not self._marks:
+            self.spans += [(began, ended, "forward") for began, ended in self._loose if ended <= backward]
 
     def phases(self):
         """Return the microseconds of each phase; a phase goes on until another one begins."""

@@ -21,6 +21,8 @@ SURE = {
     "equal": "equal",
     "repeat_interleave": "repeat_interleave",
 }
+OF_TORCH = ("/torch/optim/", "/torch/utils/data/")
+"""What torch itself reads from tensors on the host: counters of its optimizers, seeds of its loaders."""
 COPIES = ("_to_copy", "copy_")
 
 
@@ -72,7 +74,6 @@ class Sites:
         if not what:
             return
         line, by_torch = self._line()
-        # torch's own optimizers read numbers that lie on the host.
         if on_host and by_torch:
             return
         found = self._found.get((what, line))
@@ -84,7 +85,7 @@ class Sites:
         found[1] += took_us
 
     def _line(self):
-        """Return (file, line, function) of the training's innermost line, and if an optimizer called it."""
+        """Return (file, line, function) of the training's innermost line, and if torch itself called it."""
         package = self.api.torch.__file__.rpartition("/")[0] + "/"
         parts = (package, package.replace("/torch/", "/torch_npu/"))
         frame: Any = sys._getframe(1)
@@ -99,7 +100,7 @@ class Sites:
                 if not ours and not file.startswith(("<ascend-tui", "probe_", "<string>")):
                     if not file.startswith(parts):
                         return (file, frame.f_lineno, code.co_name), by_torch
-                    by_torch = by_torch or "/optim/" in file
+                    by_torch = by_torch or any(part in file for part in OF_TORCH)
                 frame = frame.f_back
         finally:
             # A frame that is kept would keep all variables of the training.

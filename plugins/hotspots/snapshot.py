@@ -83,6 +83,8 @@ class Change:
     avg_ratio: float
     time_ratio: float
     since_step: int | None = None
+    sure: bool = True
+    """Whether no sample of the one side is among those of the other: else it may be noise."""
 
 
 @frozen
@@ -259,6 +261,8 @@ class HotspotsSnapshot:
     """Operators too small for the table; their time is in the shares."""
     host_rows: tuple[Row, ...] = ()
     phases: tuple[Phase, ...] = ()
+    """On the average of the newest `phases_of` samples: steps differ in what they wait for."""
+    phases_of: int = 1
     device: DeviceUse | None = None
     syncs: tuple[Sync, ...] = ()
     syncs_known: bool = False

@@ -13,15 +13,20 @@ from ascend_tui.plugin import Alert, Event, Mark, Message, Record
 from . import decode
 from .compare import compare, noise
 from .decode import Pulse, Sample
-from .snapshot import Change, HotspotsSnapshot, Jitter, Outlier, Row, Sampling, Site, Sync
+from .snapshot import Change, HotspotsSnapshot, Jitter, Outlier, Phase, Row, Sampling, Site, Sync
 
 TREND = 24
 """Samples that a row's history holds."""
-SMOOTH = 3
-"""Samples that are compared as one: what a host does beside only adds to the times, so the least counts."""
+AVERAGED = 8
+SMOOTH = 4
+"""Samples that are compared as one: what a host does beside only adds to the times, so the least counts.
+
+On a host's clock the two sets of them must not overlap either: by chance alone one in 70 such pairs does not.
+"""
 DELAYED = 0.05
 """A sample that waited longer for a processor, as a share of its step, is compared with nothing."""
 MOST_SHAPES = 64
+WAIT = "enumerate(DataLoader)#"
 MOST_EVENTS = 256
 MOST_OUTLIERS = 8
 LATE_S = 1.5
@@ -77,9 +82,14 @@ class State:
         self._history: dict[_Key, deque[tuple[int, Row]]] = {}
         """The newest rows of an operator, each with its step."""
         self._disturbed = 0
+        self._since: dict[_Key, int] = {}
+        """Since which step an operator has changed, longer than its history goes back."""
         self._shapes: dict[_Key, dict[str, None]] = {}
+        self._parts: deque[tuple[Phase, ...]] = deque(maxlen=AVERAGED)
         self._seen: deque[Sample] = deque(maxlen=SMOOTH)
         self._baseline: tuple[Row, ...] = ()
+        self._spread: dict[_Key, tuple[float, float]] = {}
+        """Of the baseline's samples, the least and the most of one call."""
         self.baseline_step: int | None = None
         self._rows: tuple[Row, ...] = ()
         self._host_rows: tuple[Row, ...] = ()
@@ -105,6 +115,8 @@ class State:
 
     def _on_sample(self, sample: Sample, wall_s: float) -> None:
         self.sample, self.wall_s = sample, wall_s
+        if sample.phases:
+            self._parts.append(sample.phases)
         if sample.delay_us > DELAYED * sample.window_us:
             self._disturbed += 1
         elif not sample.shaped:
@@ -121,8 +133,9 @@ class State:
             # Of an operator that came once nothing is kept, or a changing model would grow it for ever.
             del self._history[key]
             self._shapes.pop(key, None)
+            self._since.pop(key, None)
         if not self._baseline and len(self._seen) == SMOOTH:
-            self._baseline = self._smooth()
+            self._baseline, self._spread = self._smooth(), self._spreads()
             self.baseline_step = self._seen[0].step
         self._rows = self._judged(sample.kernels or sample.rows)
         self._host_rows = self._judged(sample.rows) if sample.kernels else ()
@@ -143,12 +156,30 @@ class State:
             for rows in found.values()
         )
 
+    def _spreads(self) -> dict[_Key, tuple[float, float]]:
+        found: dict[_Key, tuple[float, float]] = {}
+        for sample in self._seen:
+            for row in (*sample.rows, *sample.kernels):
+                low, high = found.get(_key(row), (row.avg_us, row.avg_us))
+                found[_key(row)] = (min(low, row.avg_us), max(high, row.avg_us))
+        return found
+
     def _judged(self, rows: Iterable[Row]) -> tuple[Row, ...]:
         changed: dict[_Key, Change | None] = {}
         if self._baseline and self._seen and self._seen[0].step != self.baseline_step:
             now, _ = compare(self._smooth(), self._baseline, self.baseline_step)
-            changed = {_key(one): self._began(one) for one in now}
-        return tuple(self._told(row, changed.get(_key(row))) for row in rows)
+            spread = self._spreads()
+            changed = {_key(one): self._began(one, self._is_apart(one, spread)) for one in now}
+        # A wait for data is no operator: it is a part of the step, with a rule of its own.
+        return tuple(
+            self._told(row, None if row.name.startswith(WAIT) else changed.get(_key(row))) for row in rows
+        )
+
+    def _is_apart(self, row: Row, now: Mapping[_Key, tuple[float, float]]) -> bool:
+        key = _key(row)
+        if row.clock == "device" or key not in now or key not in self._spread:
+            return True
+        return now[key][0] > self._spread[key][1] or now[key][1] < self._spread[key][0]
 
     def _told(self, row: Row, change: Change | None) -> Row:
         history = [one for _, one in self._history.get(_key(row), ())]
@@ -164,21 +195,39 @@ class State:
             sites=self._sites(row),
         )
 
-    def _began(self, row: Row) -> Change | None:
+    def _began(self, row: Row, sure: bool) -> Change | None:
         """Return the change of a row with the step since which all samples have it."""
         change = row.change
         if change is None:
             return None
-        since = change.since_step
+        key, since = _key(row), change.since_step
         limit_us = change.baseline_avg_us * (1 + math.copysign(noise(row), change.avg_ratio - 1))
-        for step, one in reversed(self._history.get(_key(row), ())):
+        for step, one in reversed(self._history.get(key, ())):
             if (one.avg_us > limit_us) != (change.avg_ratio > 1):
                 break
             since = step
-        return dataclasses.replace(change, since_step=since)
+        else:
+            # The history begins within the change.
+            since = self._since.get(key, since)
+        if since is not None:
+            self._since[key] = since
+        return dataclasses.replace(change, since_step=since, sure=sure)
 
     def _sites(self, row: Row) -> tuple[Site, ...]:
         return tuple(one.site for one in self.syncs if one.site and _SYNC_OF.get(row.name) == one.op)
+
+    def _phases(self) -> tuple[Phase, ...]:
+        """Return the parts of a step on the average of the newest samples."""
+        number = len(self._parts)
+        return tuple(
+            Phase(
+                parts[0].name,
+                sum(one.time_us for one in parts) / number,
+                sum(one.time_us for one in parts)
+                / max(sum(one.time_us for all_of in self._parts for one in all_of), 1e-9),
+            )
+            for parts in zip(*self._parts)
+        )
 
     def _syncs(self, sample: Sample) -> tuple[Sync, ...]:
         """Return the calls that wait with the times of the sample.
@@ -274,7 +323,8 @@ class State:
             rows=self._rows,
             rows_dropped=sample.kernels_dropped if sample.kernels else sample.dropped,
             host_rows=self._host_rows,
-            phases=sample.phases,
+            phases=self._phases(),
+            phases_of=len(self._parts),
             device=sample.device,
             syncs=self._syncs(sample),
             syncs_known=self.syncs_known,

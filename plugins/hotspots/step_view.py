@@ -115,6 +115,8 @@ def _phases(snapshot: HotspotsSnapshot, cells: int) -> list[Line]:
     most = max(width(title) for title in titles)
     size = max(min(_BAR, cells - most - 22), 0)
     lines: list[Line] = []
+    if snapshot.phases_of > 1:
+        lines += folded(tr("on average of the newest {n} samples", n=snapshot.phases_of), cells, "dim")
     for title, one in zip(titles, phases):
         text = f"{left(title, most)}{right(per_cent(one.share), 9)}{right(span(one.time_us), 9)}  "
         lines.append([(text, ""), (bar(one.share, size), "first")])

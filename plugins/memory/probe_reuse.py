@@ -79,7 +79,7 @@ class Switch:
 
     def record(self, state, how, why):
         """Return the state and its cost; `left` are [step, bytes] since the last record."""
-        plain = [seconds for seconds, armed in self.api.steps_s if not armed]
+        plain = [seconds for seconds, armed, _ in self.api.steps_s if not armed]
         if len(plain) >= NEEDED:
             self.plain_s = plain
         left = [self.left.popleft() for _ in range(len(self.left))]

@@ -288,6 +288,9 @@ def offset(records: Sequence[Record], truth: Mapping[str, Any]) -> float:
     ends, first = truth["ends"], truth["first"]
     apart = []
     for record in records:
+        if record.kind != "pulse":
+            # A sample is told of in the very moment in which its step ends.
+            continue
         made = sum(end <= record.mono_s for end in ends)
         if 0 < made < len(ends):
             apart.append(record.step - (first - 1 + made))

@@ -10,6 +10,7 @@ writes DIR/truth.json: what it measured of itself.  Lines that a case is about e
 import argparse
 import gc
 import io
+import os
 import random
 import time
 
@@ -251,7 +252,9 @@ def checkpoints(asked, steps):
         trainer.step()
         if step % 50 == 0:
             steps.planted(step)
-            torch.save(trainer.net.state_dict(), steps.folder / "checkpoint.pt")
+            # Alone, as a twin, it has no folder.
+            file = steps.folder / "checkpoint.pt" if steps.folder else os.devnull
+            torch.save(trainer.net.state_dict(), file)
             time.sleep(max(0.1, 10 * steps.median_s()))
 
 

@@ -96,30 +96,41 @@ def test_kernels_are_the_table_where_there_are_any() -> None:
 
 def test_a_change_is_told_against_the_first_samples_and_by_the_least() -> None:
     one = Watched()
-    for step, took in enumerate((100, 300, 110), 1):
-        told = one.tell("sample", sample(step, op("aten::mm", took, 1)))
+    for step, took in enumerate((110, 130, 100, 120), 1):
+        told = one.tell("sample", sample(step, op("aten::mm", took)))
         assert told.rows[0].change is None
     assert told.baseline_step == 1
-    for step, took in enumerate((105, 900, 160), 4):
-        told = one.tell("sample", sample(step, op("aten::mm", took, 1)))
-    # What a host does beside only adds: the least of three is 105, that of the first three was 100.
+    for step, took in enumerate((125, 900, 160, 150), 5):
+        told = one.tell("sample", sample(step, op("aten::mm", took)))
+    # What a host does beside only adds: 125 is not beyond the 130 of the baseline.
     assert told.rows[0].change is not None
-    assert told.rows[0].change.avg_ratio == pytest.approx(1.05)
-    for step, took in enumerate((150, 170), 7):
-        told = one.tell("sample", sample(step, op("aten::mm", took, 1)))
+    assert not told.rows[0].change.sure
+    assert [one.rule for one in told.findings if one.rule == "slower"] == []
+    for step, took in enumerate((170, 155), 9):
+        told = one.tell("sample", sample(step, op("aten::mm", took)))
     change = told.rows[0].change
     assert change is not None
+    # The least of 160, 150, 170, 155 against the least of the first four.
     assert change.avg_ratio == pytest.approx(1.5)
-    # At step 4 it was as before still.
-    assert change.since_step == 5
-    assert told.rows[0].trend == (100, 300, 110, 105, 900, 160, 150, 170)
+    # Since the first one of all that are above 110, under which it is noise.
+    assert change.since_step == 4
+    assert told.rows[0].trend == (110, 130, 100, 120, 125, 900, 160, 150, 170, 155)
+
+
+def test_since_when_is_known_longer_than_the_history_goes_back() -> None:
+    one = Watched()
+    for step in range(1, 100):
+        told = one.tell("sample", sample(step, op("aten::mm", 100 if step <= 10 else 200)))
+    change = told.rows[0].change
+    assert change is not None
+    assert (change.since_step, change.avg_ratio) == (11, 2.0)
 
 
 def test_a_step_that_waited_for_a_processor_is_compared_with_nothing_and_says_so() -> None:
     one = Watched()
-    for step in (1, 2, 3):
+    for step in (1, 2, 3, 4):
         one.tell("sample", sample(step, op("aten::mm", 1000)))
-    for step in (4, 5, 6):
+    for step in (5, 6, 7, 8):
         told = one.tell("sample", sample(step, op("aten::mm", 5000), delay_us=3000))
     assert told.rows[0].change is None
     assert "waited 3.0 ms for a processor" in told.notes[0].render()
@@ -130,7 +141,7 @@ def test_a_sample_with_shapes_is_shown_and_compared_with_nothing() -> None:
     shaped = op("aten::mm", 500, uses=[["2,3;3,4", 1, 500]], shapes_seen=1)
     told = one.tell("sample", sample(1, shaped, shapes=True))
     assert told.rows[0].uses[0].shapes == "2,3;3,4"
-    for step in (2, 3, 4):
+    for step in (2, 3, 4, 5):
         told = one.tell("sample", sample(step, op("aten::mm", 100)))
     assert told.baseline_step == 2
     # The shapes stay with the operator.

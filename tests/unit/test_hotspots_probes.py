@@ -119,6 +119,16 @@ def test_a_step_divides_into_its_phases() -> None:
     assert one.data_spans() == [(0, 200)]
 
 
+def test_without_modules_the_forward_is_what_comes_before_the_backward() -> None:
+    one = sums(
+        ("aten::addmm", 100, 150),
+        ("aten::mean", 160, 200),
+        ("autograd::engine::evaluate_function: A", 300, 500),
+        ("aten::norm", 600, 650),
+    )
+    assert one.phases() == {"forward": 100, "backward": 200, "other": 700}
+
+
 def test_the_backward_of_another_thread_counts_where_it_ran() -> None:
     main = events(("aten::addmm", 100, 200))
     worker = [

@@ -306,8 +306,8 @@ def test_what_a_step_hook_takes_is_in_the_time_of_the_step_that_it_begins(board:
     training.step(8)
     assert board.governor.cost()["share"] > 0.03
     training.step()
-    armed = [ns for ns, is_armed in board.steps.durations if is_armed]
-    plain = [ns for ns, is_armed in board.steps.durations if not is_armed]
+    armed = [ns for ns, is_armed, _ in board.steps.durations if is_armed]
+    plain = [ns for ns, is_armed, _ in board.steps.durations if not is_armed]
     assert len(armed) == 8
     assert min(armed) >= 20_000_000
     assert sorted(plain)[len(plain) // 2] < 20_000_000

@@ -75,7 +75,7 @@ def test_each_step_of_one_optimizer_is_one(watch: Watch) -> None:
     assert (watch.steps.step, watch.steps.skipped, watch.boundaries) == (7, 0, 7)
     assert watch.steps.source == "optimizer"
     assert len(watch.steps.durations) == 6
-    assert all(duration > 0 and not armed for duration, armed in watch.steps.durations)
+    assert all(duration > 0 and not armed for duration, armed, _ in watch.steps.durations)
 
 
 def test_two_optimizers_of_a_gan_are_one_step(watch: Watch) -> None:
