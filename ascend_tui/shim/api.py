@@ -214,7 +214,7 @@ class Api:
 
     @property
     def is_compiled(self) -> bool:
-        """Tell whether torch.compile is used: torch then warns of hooks on modules, into the training's output."""
+        """Tell whether torch.compile is used: torch then warns, into the output, of hooks on modules."""
         return is_compile_in_use() or "torch._inductor.compile_fx" in sys.modules
 
     @property

@@ -111,6 +111,7 @@ class Hotspots:
             waiting[0].is_told = True
             api.emit("sample", waiting[1])
         self._drop_kernels()
+        api.sites.again()
         is_due = not self.forced and api.step >= self.next_step and now >= self.due_mono
         if self.on and is_due and api.step and api.torch is not None and not self._is_busy():
             self.next_step = api.step + max(self.every, LEAST_EVERY)

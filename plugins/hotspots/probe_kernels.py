@@ -204,15 +204,14 @@ class Stretch:
         sums: dict[Any, Any] = collections.defaultdict(lambda: [0, 0, 0, 1 << 62])
         busy = []
         for start, end, _, name, core in records:
-            start, end = max(start, low), min(end, high)
-            if end <= start:
-                continue
-            one = sums[(name, core)]
-            took = end - start
-            one[0] += 1
-            one[1] += took
-            one[2], one[3] = max(one[2], took), min(one[3], took)
-            busy.append((start, end))
+            if min(end, high) > max(start, low):
+                busy.append((max(start, low), min(end, high)))
+            if low <= start < high:
+                # Whole: cut at an end it would count as a short one.
+                one, took = sums[(name, core)], end - start
+                one[0] += 1
+                one[1] += took
+                one[2], one[3] = max(one[2], took), min(one[3], took)
         gaps = _gaps(busy, low, high)
         data = [(low + began * 1e3, low + ended * 1e3) for began, ended in data_spans]
         in_data = sum(
@@ -235,7 +234,7 @@ class Stretch:
             "rows": rows[:200],
             "count": len(rows),
             "self_us": round(sum(one["self_us"] for one in rows), 3),
-            "kernels": len(busy),
+            "kernels": sum(calls for calls, *_ in sums.values()),
             "idle_us": round(idle / 1e3, 1),
             "busy_us": round((high - low - idle) / 1e3, 1),
             "in_data_us": round(in_data / 1e3, 1),

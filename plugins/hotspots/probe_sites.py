@@ -10,6 +10,7 @@ from typing import Any
 
 MOST_SITES = 64
 MOST_FRAMES = 60
+MOST_TRIES = 20
 SURE = {
     "_local_scalar_dense": "item",
     "nonzero": "nonzero",
@@ -38,13 +39,21 @@ class Sites:
         self.api = api
         self.hook = api.on_op(self.after, self.before, self.done)
         self.looked = 0
+        self._tries = 0
         self._plans: dict[Any, str] = {}
         self._found: dict[Any, Any] = {}
         self._began = 0
 
     def arm(self):
-        """Look at the next step."""
+        """Look at the next step, or at a later one where that cannot be."""
+        self._tries = MOST_TRIES
         self.hook.arm(1, 60.0)
+
+    def again(self):
+        """Try again, where the training profiled itself in that step."""
+        if self._tries and self.hook.refused and not self.hook.armed and not self.hook.live:
+            self._tries -= 1
+            self.hook.arm(1, 60.0)
 
     def state(self):
         """Return how often it was looked, and why it cannot be."""
@@ -110,6 +119,7 @@ class Sites:
     def done(self, step):
         """Hand over what was found."""
         self.looked += 1
+        self._tries = 0
         found, self._found = self._found, {}
         sites = [[what, *line, calls, round(took, 1)] for (what, line), (calls, took) in found.items()]
         self.api.emit("sites", {"step": step, "sites": sorted(sites, key=lambda one: -one[5])})

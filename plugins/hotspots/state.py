@@ -211,7 +211,11 @@ class State:
             since = self._since.get(key, since)
         if since is not None:
             self._since[key] = since
-        return dataclasses.replace(change, since_step=since, sure=sure)
+        told = dataclasses.replace(change, since_step=since, sure=sure)
+        if row.clock == "host":
+            return told
+        # How many kernels of a kind a stretch of the device holds differs: one of them is what is compared.
+        return dataclasses.replace(told, time_ratio=change.avg_ratio)
 
     def _sites(self, row: Row) -> tuple[Site, ...]:
         return tuple(one.site for one in self.syncs if one.site and _SYNC_OF.get(row.name) == one.op)

@@ -112,8 +112,8 @@ def test_a_change_is_told_against_the_first_samples_and_by_the_least() -> None:
     assert change is not None
     # The least of 160, 150, 170, 155 against the least of the first four.
     assert change.avg_ratio == pytest.approx(1.5)
-    # Since the first one of all that are above 110, under which it is noise.
-    assert change.since_step == 4
+    # Since the first one of all that are above 125, up to which it is noise.
+    assert change.since_step == 6
     assert told.rows[0].trend == (110, 130, 100, 120, 125, 900, 160, 150, 170, 155)
 
 

@@ -335,7 +335,7 @@ def test_gaps_are_where_no_kernel_ran() -> None:
     assert _gaps([], 0, 5) == [(0, 5)]
 
 
-def test_kernels_of_a_stretch_are_summed_and_cut_at_its_ends() -> None:
+def test_kernels_that_begin_in_a_stretch_are_summed_and_its_idle_time_is_exact() -> None:
     class Kernels:
         def finish(self) -> list[tuple[int, int, int, bytes, bytes]]:
             return [
@@ -343,16 +343,18 @@ def test_kernels_of_a_stretch_are_summed_and_cut_at_its_ends() -> None:
                 (500, 2_000, 1, b"MatMulV3", b"KERNEL_AICORE"),
                 (5_000, 6_000, 1, b"MatMulV3", b"KERNEL_AICORE"),
                 (5_500, 7_000, 2, b"Cast", b"KERNEL_AIVEC"),
+                (10_500, 12_000, 1, b"Cast", b"KERNEL_AIVEC"),
                 (90_000, 91_000, 1, b"Late", b"KERNEL_AIVEC"),
             ]
 
     told = Stretch(Kernels(), 1_000, 11_000).told([(8.0, 9.0)])
     assert [(row["name"], row["calls"], row["self_us"]) for row in told["rows"]] == [
-        ("MatMulV3", 2, 2.0),
-        ("Cast", 1, 1.5),
+        ("Cast", 2, 3.0),
+        ("MatMulV3", 1, 1.0),
     ]
-    assert (told["busy_us"], told["idle_us"], told["kernels"]) == (3.0, 7.0, 3)
-    assert (told["longest_idle_us"], told["in_data_us"]) == (4.0, 1.0)
+    # One was running when it began, and one still runs when it ends.
+    assert (told["busy_us"], told["idle_us"], told["kernels"]) == (3.5, 6.5, 3)
+    assert (told["longest_idle_us"], told["in_data_us"]) == (3.5, 1.0)
     # As msPTI's header lays it out: packed, and as a whole a multiple of eight.
     assert (Record.name.offset, ctypes.sizeof(Record)) == (44, 56)
 
@@ -373,7 +375,14 @@ def test_a_profiler_in_a_step_whose_operators_are_watched_sees_each_of_them_once
         for _ in range(3):
             shim.step()
     assert sum(one.name == "aten::addmm" for one in theirs.events()) == 6
-    assert "own profiler" in shim.pulse()["sites"]["why"]
+    sites = shim.loaded.commands["profile"].start.__self__.api.sites
+    assert "own profiler" in sites.state()["why"]
+    # It is tried again, and found in the end.
+    looked = sites.looked
+    shim.pulse()
+    for _ in range(3):
+        shim.step()
+    assert (sites.looked, sites.state()["why"]) == (looked + 1, "")
 
 
 def test_nothing_is_recorded_under_a_dispatch_mode(shim: Hotspots) -> None:
