@@ -74,7 +74,6 @@ class Agent:
         """Bind the socket and start the thread.  Raises OSError when there is no safe place for it."""
         self.server.open()
         shell.watch_forks()
-        self.probes.recorder.watch_exit()
         shell.agent = self
         self._thread = threading.Thread(target=self._run, name="ascend-tui-shim", daemon=True)
         self._thread.start()
@@ -356,7 +355,6 @@ class Agent:
                 break
             time.sleep(0.002)
         self.cell[0] = None
-        self.probes.recorder.forget_exit()
         left = []
         if not modules_out:
             left.append("module hooks that pass through and go at the next call of a module")

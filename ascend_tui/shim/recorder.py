@@ -10,14 +10,13 @@ torch allows one profiler a thread.  Where the training begins its own while our
 
 from __future__ import annotations
 
-import atexit
 import functools
 import sys
 import threading
 from time import monotonic
 from typing import Any, Callable, List, Optional, Tuple
 
-from . import modes
+from . import modes, shell
 from .process import raised_by_signal
 
 BEGINNINGS = (
@@ -35,7 +34,6 @@ class Recorder:
         self.until_mono = 0.0
         """From then on it is to end at the first chance, whoever started it."""
         self._thread: Optional[int] = None
-        self._is_child = False
         self._end: Optional[Callable[[], Any]] = None
         """What ends a record that is held in this one's place."""
         self._swapped: List[Tuple[Any, str, Any, Any]] = []
@@ -96,6 +94,8 @@ class Recorder:
             self._put_off()
 
     def _put_on(self, seconds: float) -> None:
+        # torch warns of one that is on when its thread's state goes.
+        shell.watch_exit()
         self._thread = threading.get_ident()
         self.until_mono = monotonic() + seconds
         modes.recorded = True
@@ -138,22 +138,6 @@ class Recorder:
         """Tell whether a record is past its time; on any thread."""
         return self._thread is not None and monotonic() > self.until_mono
 
-    def watch_exit(self) -> None:
-        """Have it end where the interpreter does: torch warns of one that is on when its thread's state goes.
-
-        Once for the life of a shim: Python never gives back the place of an exit function.
-        """
-        atexit.register(self.at_exit)
-
-    def forget_exit(self) -> None:
-        """Undo `watch_exit`."""
-        atexit.unregister(self.at_exit)
-
-    def at_exit(self) -> None:
-        """End what is on, in the process that began it."""
-        if not self._is_child:
-            self.stop()
-
     def expire(self) -> None:
         """Have it end at the first chance; from any thread."""
         self.until_mono = 0.0
@@ -163,7 +147,6 @@ class Recorder:
 
         Ending it would take locks that another thread may have held; not recording takes none.
         """
-        self._is_child = True
         if self._thread == threading.get_ident():
             sys.modules["torch"]._C._autograd._enable_record_function(False)
 

@@ -8,6 +8,7 @@ attaches leave no more than one does.
 from __future__ import annotations
 
 import _thread
+import atexit
 import os
 import sys
 from collections import deque
@@ -23,6 +24,7 @@ _thunk: List[Any] = []
 _observed: List[str] = []
 """The kinds of devices whose allocator tells us of an OOM."""
 _fork_callback: List[Any] = []
+_exit_function: List[Any] = []
 
 
 def _after_fork_in_child() -> None:
@@ -38,6 +40,18 @@ def watch_forks() -> None:
     if not _fork_callback:
         os.register_at_fork(after_in_child=_after_fork_in_child)
         _fork_callback.append(True)
+
+
+def _at_exit() -> None:
+    if agent is not None:
+        agent.probes.recorder.stop()
+
+
+def watch_exit() -> None:
+    """Register the exit function, once per process: Python never gives back the place of one."""
+    if not _exit_function:
+        atexit.register(_at_exit)
+        _exit_function.append(True)
 
 
 def _on_oom(index: int, requested: int, total: int, free: int) -> None:
@@ -96,6 +110,8 @@ def residue() -> List[str]:
         left.append("modules of the standard library: " + ", ".join(imported))
     if _fork_callback:
         left.append("one fork callback that does nothing (CPython cannot unregister it)")
+    if _exit_function:
+        left.append("one exit function that does nothing (Python keeps its place)")
     if _observed:
         left.append("one out-of-memory observer that does nothing (torch cannot unregister it)")
     if _thunk:

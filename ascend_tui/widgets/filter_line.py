@@ -51,7 +51,7 @@ class FilterLine(Horizontal):
         yield self._prompt
         yield self._input
 
-    def ask(self, prompt: str, text: str, example: str) -> None:
+    def ask(self, prompt: str, text: str, example: str = "") -> None:
         """Show the line with the present filter in it, and take the keys."""
         self._before = text
         words = f"/ {prompt} "

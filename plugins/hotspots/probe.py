@@ -6,11 +6,12 @@ was recorded, sets how many steps go by until the next one.
 
 import collections
 import functools
+import os
 import time
 from typing import Any
 
 SHARE = 0.002
-"""What recording may take of the training's time, over all steps."""
+"""What recording may take of the time, over all steps and all ranks: these wait for each other."""
 WORK = 1.5
 """The training waits for the interpreter while a record is worked off: measured 1.2 times that work."""
 LEAST_EVERY = 10
@@ -44,6 +45,8 @@ class Hotspots:
         self.automatic = Recording(self, shapes=False)
         self.asked = Recording(self, shapes=True)
         self.on = False
+        # Each rank of this machine may be attached to, and a pause of one is a pause of all.
+        self.share = SHARE / ranks_here()
         self.every = 0
         self.samples = 0
         self.next_step = 0
@@ -170,7 +173,7 @@ class Hotspots:
         self.samples += 1
         self.pause_us = one.pause_us
         self.cost_us = one.pause_us + worked_us * WORK + sums.events * OP_US
-        self.every = max(LEAST_EVERY, int(self.cost_us / (SHARE * step_us)) + 1)
+        self.every = max(LEAST_EVERY, int(self.cost_us / (self.share * step_us)) + 1)
         self.next_step = one.step + (self.forced or self.every)
         self.due_mono = time.monotonic() + LEAST_S
         rows, count, self_us = sums.rows()
@@ -181,7 +184,7 @@ class Hotspots:
             self._found_syncs = True
             self.api.sites.arm()
             # That step is slower: it goes on the same account.
-            self.next_step += int(sums.events * 10.0 / (SHARE * step_us))
+            self.next_step += int(sums.events * 10.0 / (self.share * step_us))
         return {
             "step": one.step,
             "asked": one.asked,
@@ -318,6 +321,15 @@ class Recording:
                 self.owner.waiting = None
         worked_us = (time.thread_time_ns() - began_ns_of_thread) / 1e3
         return self.owner.arrived(one, sums, kernels, worked_us)
+
+
+def ranks_here():
+    """Return how many ranks of the job its launcher has started on this machine, as far as it says so."""
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "WORLD_SIZE"):
+        said = os.environ.get(name, "")
+        if said.isdigit():
+            return min(max(int(said), 1), 16)
+    return 1
 
 
 def _run_delay_ns():

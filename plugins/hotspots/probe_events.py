@@ -7,11 +7,16 @@ what.  They are worked off in portions on the shim's thread: the training gets i
 import time
 from typing import Any
 
-MOST_ROWS = 200
-MOST_PLACES, MOST_USES = 6, 6
+MOST_ROWS = 120
+PARTS, LARGE, FEW_PARTS = 5, 40, 1
+"""Modules and shapes of an operator that are told: as many of the largest ones, fewer of the others.
+
+A record of more than 128 KiB is not kept by the shim.
+"""
 PORTION = 400
 DATA, OPTIMIZER, ENGINE = "enumerate(DataLoader)#", "Optimizer.", "autograd::engine::evaluate_function"
 SHAPE_CELLS = 96
+PATH_CELLS = 128
 
 
 def setup(api):
@@ -214,11 +219,14 @@ class Sums:
                 "total_us": _short(one.total_us),
                 "max_us": _short(one.most),
                 "min_us": _short(one.low),
-                "places": [[*place, *counts] for place, counts in _largest(one.places, MOST_PLACES)],
-                "uses": [[_words(use), *counts] for use, counts in _largest(one.uses, MOST_USES)],
+                "places": [
+                    [place[:PATH_CELLS], phase, *counts]
+                    for (place, phase), counts in _largest(one.places, _parts(number))
+                ],
+                "uses": [[_words(use), *counts] for use, counts in _largest(one.uses, _parts(number))],
                 "shapes_seen": len(one.uses),
             }
-            for name, one in ordered[:MOST_ROWS]
+            for number, (name, one) in enumerate(ordered[:MOST_ROWS])
         ]
         return rows, len(ordered), _short(sum(one.self_us for _, one in ordered))
 
@@ -237,6 +245,10 @@ def _count(table, key, alone):
     else:
         found[0] += 1
         found[1] += alone
+
+
+def _parts(number):
+    return PARTS if number < LARGE else FEW_PARTS
 
 
 def _largest(table, most):

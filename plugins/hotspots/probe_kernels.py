@@ -19,6 +19,7 @@ LEAST_LAG_S, MOST_LAG_S = 0.05, 2.0
 """What is waited for the device: as long as the step took, so that one that lags by a whole step is seen."""
 SHORT_NS = 100_000
 MOST_KERNELS = 400_000
+MOST_ROWS = 120
 HOUR_NS = 3600 * 10**9
 
 
@@ -71,9 +72,8 @@ class Kernels:
         self._buffers: dict[int, Any] = {}
         self._records: list[Any] = []
         self._names: dict[int, bytes] = {}
-        # What the library calls has to live as long as it may call.
-        self._request = REQUEST(self._give)
-        self._complete = COMPLETE(self._take)
+        self._request: Any = None
+        self._complete: Any = None
         api.on_close(self.close)
 
     def begin(self):
@@ -111,6 +111,8 @@ class Kernels:
         try:
             library = ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW)
             _declare(library)
+            # What the library calls has to live as long as it may call, on a page with code of its own.
+            self._request, self._complete = REQUEST(self._give), COMPLETE(self._take)
             self.library = library
         except (OSError, AttributeError) as error:
             self.why = str(error)[:200]
@@ -231,7 +233,7 @@ class Stretch:
         ]
         rows.sort(key=lambda one: -one["self_us"])
         return {
-            "rows": rows[:200],
+            "rows": rows[:MOST_ROWS],
             "count": len(rows),
             "self_us": round(sum(one["self_us"] for one in rows), 3),
             "kernels": sum(calls for calls, *_ in sums.values()),

@@ -80,6 +80,7 @@ MEMORY_KEYS = {
     "workers",
     "oom",
     "card",
+    "ours",
 }
 VALUE_KEYS = {
     "allocated_bytes",

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from ascend_tui_plugins.hotspots import PLUGIN
-from ascend_tui_plugins.hotspots.probe import steps_told
-from ascend_tui_plugins.hotspots.probe_events import Sums
+from ascend_tui_plugins.hotspots.probe import ranks_here, steps_told
+from ascend_tui_plugins.hotspots.probe_events import MOST_ROWS, Sums
 from ascend_tui_plugins.hotspots.probe_kernels import Record, Stretch, _gaps
 from probed import Shim
 
@@ -145,6 +146,45 @@ def test_the_backward_of_another_thread_counts_where_it_ran() -> None:
 def test_a_recomputed_forward_is_part_of_the_backward() -> None:
     one = sums(("autograd::engine::evaluate_function: C", 100, 300), marks=[(120, ""), (180, None)])
     assert one.phases() == {"backward": 200, "other": 800}
+
+
+def test_a_record_stays_small_enough_to_be_kept() -> None:
+    count, path = 400, "model.decoder.layers.{}.self_attention.core_attention.query_key_value"
+    found = [Event("mark", "__start_profile", 0.0)]
+    marks = []
+    for number in range(count):
+        marks += [(number * 100_000, path.format(number)), (number * 100_000 + 99_000, None)]
+        for use in range(8):
+            at, handle = number * 100 + use * 10 + 1, number * 8 + use + 1
+            shapes = [[use, 4096, 4096]] * 4
+            name = f"custom_operators::a_name_of_an_operator_{number % 200}"
+            found += [Event("push", name, at, handle, shapes=shapes), Event("pop", "", at + 5, handle)]
+    one = Sums([found], marks, 0, count * 100_000, shapes=True)
+    rows, number, self_us = one.rows()
+    assert (number, self_us) == (200, count * 8 * 5)
+    assert len(rows) == MOST_ROWS
+    assert (len(rows[0]["places"]), len(rows[0]["uses"])) == (2, 5)
+    # Beside it there may be as many kernels.
+    assert len(json.dumps(rows)) < 100_000
+
+
+@pytest.mark.parametrize(
+    ("said", "ranks"),
+    [
+        ({}, 1),
+        ({"LOCAL_WORLD_SIZE": "8", "WORLD_SIZE": "64"}, 8),
+        ({"WORLD_SIZE": "64"}, 16),
+        ({"WORLD_SIZE": "x"}, 1),
+    ],
+)
+def test_what_may_be_taken_is_shared_by_the_ranks_of_a_machine(
+    said: dict[str, str], ranks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    assert ranks_here() == ranks
 
 
 def test_percentiles_and_slow_steps() -> None:

@@ -192,11 +192,20 @@ def test_a_record_of_another_kind_is_held_in_its_place(recorder: Recorder) -> No
     assert not recorder.is_on
 
 
+ENDS = """
+import torch
+from types import SimpleNamespace
+from ascend_tui.shim import shell
+from ascend_tui.shim.recorder import Recorder
+
+one = Recorder()
+shell.agent = SimpleNamespace(probes=SimpleNamespace(recorder=one))
+assert one.start(False, 60.0) is None
+torch.ones(2).mul(3)
+"""
+
+
 def test_a_training_that_ends_while_it_records_prints_nothing() -> None:
-    code = (
-        "import torch; from ascend_tui.shim.recorder import Recorder\n"
-        "one = Recorder(); one.watch_exit(); assert one.start(False, 60.0) is None; torch.ones(2).mul(3)"
-    )
     env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", ENDS], env=env, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
