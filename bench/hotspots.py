@@ -25,8 +25,8 @@ from bench.idle import _window
 from bench.target import Training, median, percentile, table
 
 MODELS = ("gpt", "conv", "tiny")
-DEFAULT_S = 12.0
-"""A window with the default sampling: it looks at a step in ten seconds at most."""
+DEFAULT_S = 24.0
+"""A window with the default sampling: it looks at one step in twenty seconds at most."""
 PLAIN_S = 3.0
 WORK_S = 0.15
 """How long the shim's thread may work on one step: what it takes from the training then is counted."""
@@ -196,8 +196,8 @@ class Looks:
         """Return the line of the second table."""
         plain = median(self.plain)
         every = median([float(one["every"]) for one in self.samples])
-        # Never sooner than ten seconds after the last look.
-        apart_s = max(every * plain, 10.0)
+        # Never sooner than twenty seconds after the last look.
+        apart_s = max(every * plain, 20.0)
         told = median([one["cost_us"] / 1e6 for one in self.samples])
         return [
             model,

@@ -38,6 +38,11 @@ class Tally:
     harm: str = ""
 
     @property
+    def names_code(self) -> bool:
+        """Tell whether a detach has named the page that calls from C into Python need."""
+        return any("thunk" in one or "page with code" in one for one in self.residue)
+
+    @property
     def attaches(self) -> int:
         """Return how often a shim was put in."""
         return sum(count for method, count in self.attached.items() if method != "reused")

@@ -9,6 +9,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Tuple
 
+from . import shell
 from .governor import median
 from .hook import Hook
 from .modes import is_compile_in_use, unseen
@@ -287,6 +288,11 @@ class Api:
         """
         command = self._probe.commands[name] = Command(name, start, stop, tuple(hooks))
         return command
+
+    def leaves(self, what: str) -> None:
+        """Name what of this probe stays in the process after a detach: a detach says so."""
+        if what not in shell.left_by_probes:
+            shell.left_by_probes.append(what)
 
     def refuse(self, why: str) -> None:
         """Refuse, in a command's `start`, what cannot be done now; the probe stays in use."""

@@ -18,6 +18,8 @@ agent: Any = None
 """The live shim of this process, or None."""
 queue: Deque[Callable[[], None]] = deque()
 """Calls that wait for the main thread."""
+left_by_probes: List[str] = []
+"""What of a probe stays in the process, in words."""
 imported: List[str] = []
 """What of the standard library was first imported by us; Python cannot forget it safely."""
 _thunk: List[Any] = []
@@ -110,6 +112,7 @@ def residue() -> List[str]:
         left.append("modules of the standard library: " + ", ".join(imported))
     if _fork_callback:
         left.append("one fork callback that does nothing (CPython cannot unregister it)")
+    left += left_by_probes
     if _exit_function:
         left.append("one exit function that does nothing (Python keeps its place)")
     if _observed:

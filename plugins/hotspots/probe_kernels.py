@@ -113,6 +113,7 @@ class Kernels:
             _declare(library)
             # What the library calls has to live as long as it may call, on a page with code of its own.
             self._request, self._complete = REQUEST(self._give), COMPLETE(self._take)
+            self.api.leaves("one page with code, for calls of msPTI (ctypes keeps it for other calls)")
             self.library = library
         except (OSError, AttributeError) as error:
             self.why = str(error)[:200]

@@ -247,9 +247,10 @@ def test_after_a_detach_is_left_what_it_named_and_nothing_else(training: Trainin
         shown = settled(training, outside)
         assert changed(outside, shown) <= {"mappings"}, (outside, shown)
         after, residue = training.inside(), "\n".join(said[-1])
-        assert changed(within, after) == {"modules"}, {
+        assert changed(within, after) - {"atexit"} == {"modules"}, {
             name: (within[name], after[name]) for name in changed(within, after)
         }
+        assert after["atexit"] - within["atexit"] == residue.count("exit function")
         assert [name for name in within["modules"] if name not in after["modules"]] == []
         new = set(after["modules"]) - set(within["modules"])
         assert {name for name in new if not re.search(rf"\b{re.escape(name)}\b", residue)} == set()
@@ -258,7 +259,8 @@ def test_after_a_detach_is_left_what_it_named_and_nothing_else(training: Trainin
         for path in training.files() - files:
             assert Path(path).name.partition(".")[0].lstrip("_") in {name.lstrip("_") for name in new}, path
         more = {kind: shown["mappings"][kind] - count for kind, count in outside["mappings"].items()}
-        assert more["code"] == residue.count("thunk")
+        # One page holds what calls from C into Python need, whoever needs it.
+        assert more["code"] == int("thunk" in residue or "page with code" in residue)
         assert more["other"] <= 4
         if more["stacks"] > 0 or more["heaps"] > 0:
             assert "C library" in residue
