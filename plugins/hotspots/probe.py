@@ -15,8 +15,8 @@ SHARE = 0.002
 WORK = 1.5
 """The training waits for the interpreter while a record is worked off: measured 1.2 times that work."""
 LEAST_EVERY = 10
-ASKED_STEPS = 1000
-"""Steps in which one that is asked for may begin."""
+ASKED_STEPS = 10
+"""Steps in which one recording may begin: one of more is for the governor a check that goes on."""
 LEAST_S = 20.0
 FIRST_STEPS = 3
 SHAPES_EVERY = 4
