@@ -224,7 +224,6 @@ def _device(data: Mapping[str, Any], kernels: tuple[Row, ...]) -> DeviceUse | No
         host_bound_share=(idle_us - starved_us) / window_us,
         kernels=whole(data.get("kernels")),
         longest_idle_us=amount(data.get("longest_idle_us")),
-        short_waits=0,
     )
 
 

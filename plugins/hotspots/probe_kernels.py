@@ -17,7 +17,6 @@ BUFFER = 1 << 20
 MOST_BUFFERS = 64
 LEAST_LAG_S, MOST_LAG_S = 0.05, 2.0
 """What is waited for the device: as long as the step took, so that one that lags by a whole step is seen."""
-SHORT_NS = 100_000
 MOST_KERNELS = 400_000
 MOST_ROWS = 120
 HOUR_NS = 3600 * 10**9
@@ -242,7 +241,6 @@ class Stretch:
             "busy_us": round((high - low - idle) / 1e3, 1),
             "in_data_us": round(in_data / 1e3, 1),
             "longest_idle_us": round(max([end - start for start, end in gaps] or [0]) / 1e3, 1),
-            "short_gaps": sum(end - start < SHORT_NS for start, end in gaps),
         }
 
 
