@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gettext
 import math
+import re
 import unicodedata
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,7 @@ from ascend_tui.plugin import Message, Scalar
 
 LANGUAGES = ("en", "zh_CN")
 _CATALOGUES = Path(__file__).parent / "locale"
+_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _GONE = ("Cf", "Zl", "Zp")
 _HIDDEN = ("Cs", "Co", "Cn")
 
@@ -99,6 +101,11 @@ def _clean_character(character: str) -> str:
     if category in _GONE or 0xFE00 <= code <= 0xFE0F:
         return ""
     return "?" if category == "Cc" or category in _HIDDEN else character
+
+
+def plain(line: str) -> str:
+    """Return a line without the colours and cursor movements of a terminal."""
+    return _ANSI.sub("", line) if "\x1b" in line else line
 
 
 def width(text: str) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ascend_tui.judging.oom import OomNumbers, explain_oom
 from ascend_tui.plugin import Alert, Collector, Event, Mark, Message, Record
 from ascend_tui.target import TargetId
 from ascend_tui.text import byte_size
@@ -15,7 +16,6 @@ from . import decode
 from .cards import alarms, card_of
 from .forecast import Facts
 from .from_files import read
-from .oom import OomNumbers, explain_oom
 from .ours import Checks
 from .readings import Readings, curves, is_off_at_launch
 from .snapshot import Card, Holders, MemorySnapshot, Oom, Ours, Reuse, Revision, Segments, Verdict, Worker

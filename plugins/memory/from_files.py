@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ascend_tui.frozen import frozen
+from ascend_tui.judging.oom import Cause, OomNumbers, explain_oom
+from ascend_tui.judging.oom_text import OomText, errors
 from ascend_tui.plugin import Attribution, Category, Message, Severity
 from ascend_tui.text import byte_size
 
@@ -13,13 +15,10 @@ from .files import kind_of
 from .files.events import dump
 from .files.lines import lines
 from .files.npu_smi import Card, CardFinding, cards, findings
-from .files.oom import OomText, errors
 from .files.profiler import operators, readings
 from .files.series import Table
 from .of_profile import judge_dump, judge_operators, judge_record
 from .of_series import judge_table
-from .oom import OomNumbers, explain_oom
-from .snapshot import VerdictKind
 
 HEAD = 1 << 20
 
@@ -35,7 +34,7 @@ class OomIncident:
     ranks: tuple[int, ...]
     count: int
     attribution: Attribution
-    kind: VerdictKind
+    kind: Cause
     reason: Message
     advice: Message | None
     device: int | None
@@ -125,7 +124,7 @@ def incident(error: OomText) -> OomIncident:
     )
 
 
-def _headline(error: OomText, kind: VerdictKind, numbers: OomNumbers) -> Message:
+def _headline(error: OomText, kind: Cause, numbers: OomNumbers) -> Message:
     place = "?" if error.device is None else error.device
     asked = None if numbers.requested_bytes is None else byte_size(numbers.requested_bytes)
     if error.style == "host":
@@ -174,7 +173,7 @@ def _headline(error: OomText, kind: VerdictKind, numbers: OomNumbers) -> Message
     return Message.of("device {device} out of memory, {asked} were asked for", device=place, asked=asked)
 
 
-def _cann(error: OomText, kind: VerdictKind) -> tuple[VerdictKind, Message, Message | None]:
+def _cann(error: OomText, kind: Cause) -> tuple[Cause, Message, Message | None]:
     look = Message("npu-smi info names the processes on the device; what is left of an ended one counts, too")
     if error.opening:
         reason = Message("the device was full before this process had any of it: another process holds it")

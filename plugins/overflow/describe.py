@@ -6,14 +6,14 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+from ascend_tui.judging.losses import LossFinding
+from ascend_tui.judging.scaling import ScaleFinding
 from ascend_tui.plugin import Message, Severity
 
 from . import advice
 from .causes import place
 from .decode import Rows
-from .losses import LossFinding
 from .origin import CLIMBED, Finding, climb_of
-from .scaling import ScaleFinding
 from .snapshot import Incident, Kind, Output, Point
 from .values import figure, is_extreme, is_nan
 

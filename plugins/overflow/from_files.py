@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ascend_tui.frozen import frozen
+from ascend_tui.judging.losses import Losses
 from ascend_tui.plugin import Message
 
 from . import advice, decode, describe
@@ -16,7 +17,6 @@ from .dump_rows import Rows, look, rows_of
 from .files import kind_of
 from .files.metrics import Metrics, metrics
 from .files.msprobe import AFTER, Dump, Frame, analysis, read_dump, stack_of
-from .losses import Losses
 from .operators import ROOT, plain
 from .origin import ONLY_SEEN, Finding, judge
 from .snapshot import Incident, Kind, LevelName, Line, Output

@@ -6,12 +6,13 @@ import dataclasses
 import math
 from collections.abc import Mapping
 
+from ascend_tui.judging.scaling import ScaleFinding, Scaling
+
 from . import describe
 from .decode import Pulse, Rows
 from .incidents import CLEAN, EPISODE, Fault, News, Stream, is_forward
 from .operators import plain
 from .origin import Finding
-from .scaling import ScaleFinding, Scaling
 from .snapshot import Incident
 from .values import is_finite
 

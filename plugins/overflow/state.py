@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ascend_tui.judging.losses import Losses, LossFinding
 from ascend_tui.plugin import Message
 
 from . import advice, describe
 from .decode import Pulse, Rows
 from .incidents import Fault, Group, News, Stream
-from .losses import Losses, LossFinding
 from .origin import Finding, judge
 from .scale_line import ScaleLine
 from .snapshot import Incident, Level, LevelName, Output, OverflowSnapshot

@@ -33,7 +33,7 @@ NO_SCREEN = (
     "ascend_tui.shim",
     "ascend_tui.target",
 )
-CONTRACT = {"frame", "frozen", "moments", "plugin", "series", "target", "text", "widgets"}
+CONTRACT = {"frame", "frozen", "judging", "moments", "plugin", "series", "target", "text", "widgets"}
 """What a plugin may import of ascend_tui; CONTRIBUTING.md names the same."""
 
 

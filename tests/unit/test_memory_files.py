@@ -14,14 +14,15 @@ from ascend_tui_plugins.memory.files import columns, sniff
 from ascend_tui_plugins.memory.files.columns import number, quantity, unit
 from ascend_tui_plugins.memory.files.events import dump, whole
 from ascend_tui_plugins.memory.files.lines import cells, lines
-from ascend_tui_plugins.memory.files.oom import errors, is_oom
 from ascend_tui_plugins.memory.files.profiler import nanoseconds
 from ascend_tui_plugins.memory.files.series import Table
 from ascend_tui_plugins.memory.from_files import read
 from ascend_tui_plugins.memory.of_series import MOST_ROWS, MOST_RUNS, Rows, judge_table
-from ascend_tui_plugins.memory.oom import OomNumbers, explain_oom
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from ascend_tui.judging.oom import OomNumbers, explain_oom
+from ascend_tui.judging.oom_text import errors, is_oom
 
 CORPUS = Path(__file__).parent.parent / "corpus"
 MEMORY = CORPUS / "memory"

@@ -10,7 +10,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from ascend_tui_plugins.overflow.losses import FINEST, KEPT, Losses, figure
+
+from ascend_tui.judging.losses import FINEST, KEPT, Losses, figure
 
 NAN = math.nan
 STEPS = 5000

@@ -11,7 +11,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from ascend_tui_plugins.overflow.scaling import KEPT, ScaleFinding, Scaling, figure
+
+from ascend_tui.judging.scaling import KEPT, ScaleFinding, Scaling, figure
 
 NAN = math.nan
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from ascend_tui.judging.oom_text import is_oom
+
 from .events import is_dump
 from .lines import text_of
 from .npu_smi import is_npu_smi
-from .oom import is_oom
 from .profiler import is_operators, is_record
 from .series import is_series
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import codecs
 import csv
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 LONGEST = 1 << 20
 """Characters of one line that are looked at; the rest of a longer one is left out."""
 
-_ANSI = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 
 
@@ -37,11 +35,6 @@ def encoding_of(head: bytes) -> str:
 def text_of(head: bytes) -> str:
     """Return the first bytes of a file as text."""
     return head.decode(encoding_of(head), "replace").replace("\0", "").lstrip("\ufeff")
-
-
-def plain(line: str) -> str:
-    """Return a line without the colours and cursor movements of a terminal."""
-    return _ANSI.sub("", line) if "\x1b" in line else line
 
 
 def cells(rows: Iterable[str], delimiter: str = ",") -> Iterator[list[str]]:

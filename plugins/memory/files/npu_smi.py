@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from ascend_tui.frozen import frozen
 from ascend_tui.plugin import Category, Message, Severity
-
-from .lines import plain
+from ascend_tui.text import plain
 
 HOT_C = 85.0
 """From here on chips lower their clock: a slow training on a hot card is no bug of the training."""

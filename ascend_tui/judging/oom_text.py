@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from ascend_tui.frozen import frozen
-
-from .lines import plain
+from ascend_tui.text import plain
 
 BLOCK = 40
 """Lines after an error that may tell more of it."""

@@ -9,14 +9,14 @@ outside torch's allocator, V - A is reserved and unused.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ascend_tui.frozen import frozen
 from ascend_tui.plugin import Message
 from ascend_tui.text import byte_size, msgid
 
-from .snapshot import VerdictKind
-
+Cause = Literal["leak", "fragmentation", "external", "capacity", "undecided"]
+"""Words of the verdict of the memory plugin, of which a moment can show these."""
 MUCH = 0.1
 """Share of the device that is unused in reserve, from which on a request fails for want of one piece."""
 FOREIGN = 0.15
@@ -71,7 +71,7 @@ class OomNumbers:
         return max(0, self.reserved_bytes - self.allocated_bytes)
 
 
-def explain_oom(numbers: OomNumbers, leak: bool = False) -> tuple[VerdictKind, Message, Message | None]:
+def explain_oom(numbers: OomNumbers, leak: bool = False) -> tuple[Cause, Message, Message | None]:
     """Return which case it was, why, and what to do: against the error's own advice where that is wrong.
 
     `leak` tells that a leak was found before; no single moment can show one.
