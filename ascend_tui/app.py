@@ -259,7 +259,7 @@ class MonitorApp(App[None]):
             return
         place, total, alert = found
         self.shown.turn_to(alert.target)
-        self.desk.go_to(alert.plugin, alert.step)
+        self.desk.go_to(alert.plugin, alert.step, alert.wall)
         self.draw()
         step = "" if alert.step is None else f"{tr('step')} {text.count(alert.step)}  "
         severity, words = tr(alert.severity), text.say(alert.headline)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import ascend_tui
 from ascend_tui.commands import OK, REFUSED, USAGE
 from ascend_tui.commands.output import line, say
-from ascend_tui.config import ConfigError, effective, load
+from ascend_tui.config import ConfigError, as_mapping, effective, load
 from ascend_tui.rundir import RunFolderError
 
 SEVERITIES = ("info", "warning", "error", "fatal")
@@ -159,7 +159,8 @@ def _dispatch(options: argparse.Namespace) -> int:
     if options.command == "inspect":
         from ascend_tui.commands.inspect import inspect_files
 
-        return inspect_files(options.files, options.json, options.fail_on, options.baseline)
+        settings = as_mapping(load())
+        return inspect_files(options.files, options.json, options.fail_on, options.baseline, settings)
     if options.command == "config":
         for setting in effective(file=options.config):
             line(f"{setting.key} = {setting.value!r}    # {setting.origin}")

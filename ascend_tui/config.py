@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import math
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -28,6 +29,8 @@ LANGUAGES = ("", "en", "zh_CN")
 
 _TRUE = ("1", "true", "yes", "on")
 _FALSE = ("0", "false", "no", "off")
+_WEIGHTS = ("ignore", "info", "warning", "error", "fatal")
+_MOST_KEYWORDS, _LONGEST_KEYWORD, _MOST_GLOBS = 200, 500, 100
 
 
 class ConfigError(Exception):
@@ -56,10 +59,12 @@ class Config:
     autostart: bool
     run_root: str
     keys: Mapping[str, str]
+    log_keywords: Mapping[str, str]
+    log_globs: tuple[str, ...]
 
 
 class _Unfit(Exception):
-    """A value is not what its setting takes."""
+    """A value is not what its setting takes; the text, where there is one, says what of it."""
 
 
 @frozen
@@ -131,6 +136,49 @@ def _table(found: Any) -> Mapping[str, str]:
     ):
         raise _Unfit
     return dict(found)
+
+
+def _keywords(found: Any) -> Mapping[str, str]:
+    if isinstance(found, str):
+        pairs = [pair.rpartition("=") for pair in found.split(";") if pair.strip()]
+        if not all(separator for _, separator, _ in pairs):
+            raise _Unfit("each pair, set apart by ;, is TEXT=SEVERITY")
+        found = {text.strip(): weight.strip() for text, _, weight in pairs}
+    if not isinstance(found, Mapping):
+        raise _Unfit
+    if len(found) > _MOST_KEYWORDS:
+        raise _Unfit(f"{len(found)} are too many, {_MOST_KEYWORDS} are looked for at most")
+    for text, weight in found.items():
+        if not isinstance(text, str) or not text.strip() or not text.isprintable() or text == "//":
+            raise _Unfit(f"{text!r} is nothing that a line could hold")
+        if len(text) > _LONGEST_KEYWORD:
+            raise _Unfit(f"{text[:20]!r}… is longer than {_LONGEST_KEYWORD} characters")
+        if weight not in _WEIGHTS:
+            raise _Unfit(f"{text!r} has {weight!r}")
+        if len(text) > 2 and text[0] == text[-1] == "/":
+            try:
+                empty = re.compile(text[1:-1]).search("") is not None
+            except (re.error, OverflowError, RecursionError) as error:
+                raise _Unfit(f"{text!r} is no regular expression: {error}") from None
+            if empty:
+                raise _Unfit(f"{text!r} matches a line with nothing in it")
+    return dict(found)
+
+
+def _globs(found: Any) -> tuple[str, ...]:
+    if isinstance(found, str):
+        found = [path for path in found.split(os.pathsep) if path]
+    if not isinstance(found, (list, tuple)):
+        raise _Unfit
+    if len(found) > _MOST_GLOBS:
+        raise _Unfit(f"{len(found)} are too many, {_MOST_GLOBS} are looked at at most")
+    paths = []
+    for path in found:
+        # A relative one would mean other files in each shell.
+        if not isinstance(path, str) or not path.startswith(("/", "~")) or not path.isprintable():
+            raise _Unfit(f"{path!r} is no path that begins with / or ~")
+        paths.append(os.path.expanduser(path))
+    return tuple(paths)
 
 
 KNOWN = (
@@ -206,6 +254,22 @@ KNOWN = (
         "keys that differ",
         _table,
     ),
+    Known(
+        "log_keywords",
+        {},
+        'a table from a text, or a /regular expression/, to "ignore", "info", "warning", "error" or "fatal"',
+        '[log_keywords]\n"expert collapsed" = "error"',
+        "lines of logs that are worth an incident, or none",
+        _keywords,
+    ),
+    Known(
+        "log_globs",
+        (),
+        "a list of absolute paths, with * where any name fits",
+        'log_globs = ["~/runs/*/train.log"]',
+        "log files that are read beside those that the process tells of",
+        _globs,
+    ),
 )
 """Every setting there is."""
 
@@ -240,6 +304,11 @@ def load(
     return Config(**{one.key: one.value for one in effective(options, file, environment)})
 
 
+def as_mapping(config: Config) -> dict[str, Any]:
+    """Return settings by their keys, as a plugin gets them."""
+    return {known.key: getattr(config, known.key) for known in KNOWN}
+
+
 def default_file(environment: Mapping[str, str]) -> Path:
     """Return where the settings file lies when nobody names one."""
     base = environment.get("XDG_CONFIG_HOME", "")
@@ -272,18 +341,19 @@ def _choose(
 def _setting(known: Known, found: Any, origin: str) -> Setting:
     try:
         return Setting(known.key, known.read(found), origin)
-    except _Unfit:
-        raise _error(known, found, origin) from None
+    except _Unfit as unfit:
+        raise _error(known, found, origin, str(unfit)) from None
 
 
-def _error(known: Known, found: Any, origin: str) -> ConfigError:
+def _error(known: Known, found: Any, origin: str, why: str = "") -> ConfigError:
     if origin.startswith("file"):
         next_step = "write it like this: " + known.example.replace("\n", ", then ")
     elif origin.startswith("environment"):
         next_step = f"change the variable, or take it away (default: {known.default!r})"
     else:
         next_step = f"change the option, or leave it out (default: {known.default!r})"
-    return ConfigError(f"{origin}: {known.key} must be {known.expected}, found {found!r}; {next_step}")
+    said = why or f"found {found!r}"
+    return ConfigError(f"{origin}: {known.key} must be {known.expected}, {said}; {next_step}")
 
 
 def _look_up(key: str, origin: str) -> Known:

@@ -111,7 +111,7 @@ def as_json(value: Any) -> Any:
     `{"json": False}` is for the screen only and left out.
     """
     if isinstance(value, Message):
-        return value.render()
+        return _english(value)
     if isinstance(value, TargetId):
         return {"pid": value.pid, "start_ticks": value.start_ticks}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -129,6 +129,14 @@ def as_json(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return str(value)
+
+
+def _english(message: Message) -> str:
+    """Return a sentence in English; one whose places do not fit its parameters as its bare text."""
+    try:
+        return message.render()
+    except (KeyError, IndexError, ValueError):
+        return message.text
 
 
 def _snapshot(snapshot: Any) -> Any:

@@ -65,24 +65,28 @@ class Inspected:
 Beside = Callable[[Inspected, str], Inspected]
 
 
-def inspect(paths: Iterable[Path], beside: Beside | None = None) -> Iterator[Inspected]:
+def inspect(
+    paths: Iterable[Path], beside: Beside | None = None, settings: Mapping[str, Any] | None = None
+) -> Iterator[Inspected]:
     """Yield a result for each file, folders walked in the order of their names, as plain JSON values.
 
     `beside` may put a result beside an earlier one before that (baseline.py).
     """
-    for one, place in results(paths):
+    for one, place in results(paths, settings):
         yield _plain(beside(one, place) if beside is not None and not one.trouble else one)
 
 
-def results(paths: Iterable[Path]) -> Iterator[tuple[Inspected, str]]:
+def results(
+    paths: Iterable[Path], settings: Mapping[str, Any] | None = None
+) -> Iterator[tuple[Inspected, str]]:
     """Yield what the plugins' readers return for each file, with its place in the folder that was named.
 
     Links in a folder are not followed to other folders, so that a circle of them ends.
     """
-    readers = _readers()
+    readers, settings = _readers(), settings or {}
     for path in paths:
         for file, trouble in _files(path):
-            one = Inspected(str(file), trouble=trouble) if trouble else _inspect(file, readers)
+            one = Inspected(str(file), trouble=trouble) if trouble else _inspect(file, readers, settings)
             yield one, str(file.relative_to(path)) if file != path else file.name
 
 
@@ -154,7 +158,9 @@ def _readers() -> list[tuple[plugin.Plugin, Any]]:
     return found
 
 
-def _inspect(file: Path, readers: Sequence[tuple[plugin.Plugin, Any]]) -> Inspected:
+def _inspect(
+    file: Path, readers: Sequence[tuple[plugin.Plugin, Any]], settings: Mapping[str, Any]
+) -> Inspected:
     try:
         head, tail = _ends(file)
     except OSError as error:
@@ -172,7 +178,7 @@ def _inspect(file: Path, readers: Sequence[tuple[plugin.Plugin, Any]]) -> Inspec
                 broken = f"the plugin {one.name} failed: {type(error).__name__}: {error}"
                 continue
             if kind is not None:
-                return _read(file, str(kind), one)
+                return _read(file, str(kind), one, settings)
     return Inspected(
         str(file), trouble=broken or "is nothing that an installed plugin reads", unknown=not broken
     )
@@ -189,10 +195,11 @@ def _ends(file: Path) -> tuple[bytes, bytes]:
         return head, opened.read(HEAD)
 
 
-def _read(file: Path, kind: str, one: plugin.Plugin) -> Inspected:
+def _read(file: Path, kind: str, one: plugin.Plugin, settings: Mapping[str, Any]) -> Inspected:
     found = Inspected(str(file), kind, one.name)
     try:
         collector = plugin.resolve(one.collector)(nobody)
+        collector.configure(settings)
         return dataclasses.replace(found, result=collector.read(file))
     except OSError as error:
         return dataclasses.replace(found, trouble=_words(file, error))

@@ -193,14 +193,29 @@ class Collector(ABC):
         """Return the present diagnosis as a frozen data class; also before the first record."""
 
     # The next ones are empty on purpose: a plugin overrides what it needs.
+    def configure(self, settings: Mapping[str, Any]) -> None:  # noqa: B027
+        """Take the user's settings by key (`ascend-tui config`), once, before all else."""
+
+    def on_target(self, target: TargetId) -> None:  # noqa: B027
+        """Learn of a target that is watched from now on, before its first record and also where none comes.
+
+        For what is read in the monitor, in a thread of its own.
+        """
+
     def on_event(self, event: Event) -> None:  # noqa: B027
         """Take an event of any plugin, its own included."""
 
     def on_tick(self, now: float) -> None:  # noqa: B027
         """Learn that it is `now` (Unix seconds)."""
 
+    def on_step(self, target: TargetId, step: int, now: float) -> None:  # noqa: B027
+        """Learn, once a tick, which step a target is at: for what is known by its time only."""
+
     def on_gone(self, target: TargetId) -> None:  # noqa: B027
         """Learn that the target ended; its last snapshot stays on screen."""
+
+    def close(self) -> None:  # noqa: B027
+        """Learn that the monitor ends: threads end."""
 
     def read(self, path: Path) -> Any:
         """Return the diagnosis of a file, by the same code as the live one."""

@@ -12,7 +12,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ascend_tui.attach import Attached
@@ -59,6 +59,7 @@ class Session:
         budget_share: float | None = None,
         autostart: bool = True,
         passive: bool = False,
+        settings: Mapping[str, Any] | None = None,
         on_attached: Callable[[Target, Attached], None] = lambda target, attached: None,
     ) -> None:
         self.plugins = list(plugins)
@@ -66,6 +67,7 @@ class Session:
         self._name, self._writable, self._method = name, writable, method
         self._budget_share, self._autostart = budget_share, autostart
         self._passive = passive
+        self._settings = settings or {}
         self._on_attached = on_attached
         self._convoy = Convoy()
         self._links: dict[TargetId, Link | PassiveLink] = {}
@@ -94,7 +96,9 @@ class Session:
                 self._failed[one.name] = one.failed or "could not be loaded"
                 continue
             try:
-                self._collectors[one.name] = resolve(one.plugin.collector)(self._events.append)
+                collector = resolve(one.plugin.collector)(self._events.append)
+                collector.configure(self._settings)
+                self._collectors[one.name] = collector
                 text = probe_text(one.plugin)
                 look = resolve(one.plugin.outside) if self._passive and one.plugin.outside else None
                 ask = resolve(one.plugin.machine) if one.plugin.machine else None
@@ -124,8 +128,10 @@ class Session:
             for link in links:
                 if link.target.id in self._links or self._stopping:
                     link.close()
-                else:
-                    self._links[link.target.id] = link
+                    continue
+                self._links[link.target.id] = link
+                for name, collector in list(self._collectors.items()):
+                    self._guard(name, collector.on_target, link.target.id)
 
         self._call(join)
 
@@ -255,6 +261,8 @@ class Session:
         self._carry_out()
         for link in self._links.values():
             link.close()
+        for name, collector in list(self._collectors.items()):
+            self._guard(name, collector.close)
         with self._ending:
             if not self._ended:
                 self._ended = True
@@ -327,6 +335,11 @@ class Session:
 
     def _tick(self, now: float) -> None:
         self._hear_machine(now)
+        for link in self._links.values():
+            step = link.status(now).step
+            for name, collector in list(self._collectors.items()):
+                if step is not None and not link.is_over:
+                    self._guard(name, collector.on_step, link.target.id, step, now)
         for name, collector in list(self._collectors.items()):
             self._guard(name, collector.on_tick, now)
         self._route()

@@ -7,7 +7,21 @@ import os
 import platform
 import sys
 
-from bench import cycles, holders, host, hotspots, idle, latency, overflow, profiles, reuse, screen, weeks
+from bench import (
+    cycles,
+    holders,
+    host,
+    hotspots,
+    idle,
+    latency,
+    logs,
+    logs_tee,
+    overflow,
+    profiles,
+    reuse,
+    screen,
+    weeks,
+)
 from bench.target import busy
 
 # Where torch_npu is installed for the tests, `import torch` would fail for want of CANN.
@@ -20,7 +34,8 @@ def main() -> int:
         "names",
         nargs="*",
         metavar="NAME",
-        help="idle, latency, cycles, holders, host, overflow, hotspots, profiles, screen, reuse, weeks (all)",
+        help="idle, latency, cycles, holders, host, overflow, hotspots, profiles, logs, logs_tee, screen,"
+        " reuse, weeks (all)",
     )
     parser.add_argument("--quick", action="store_true", help="fewer rounds: a look, not a measurement")
     options = parser.parse_args()
@@ -33,6 +48,8 @@ def main() -> int:
         "overflow": lambda: overflow.run(3 if quick else 12),
         "hotspots": lambda: hotspots.run(4 if quick else 12),
         "profiles": lambda: profiles.run(1, 100_000) if quick else profiles.run(5),
+        "logs": lambda: logs.run(60, 20, 1) if quick else logs.run(500, 100, 3),
+        "logs_tee": lambda: logs_tee.run(10 if quick else 60),
         "screen": lambda: screen.run(6 if quick else 20),
         "holders": lambda: holders.run(3 if quick else 12),
         "reuse": lambda: reuse.run(3 if quick else 12),

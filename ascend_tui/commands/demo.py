@@ -22,7 +22,7 @@ from ascend_tui.config import Config
 from ascend_tui.rundir import RunFolder, default_root
 from ascend_tui.target import Refusal, RefusedError, forget_socket, socket_path
 
-FAULTS = ("none", "leak", "hang", "overflow")
+FAULTS = ("none", "leak", "hang", "overflow", "logs")
 START_S = 120.0
 INSTALL = 'pip install "torch>=2.1"'
 
@@ -45,12 +45,16 @@ def demo(fault: str, how: Watch, config: Config) -> int:
         )
         return REFUSED
     log = RunFolder(default_root(config.run_root), os.getpid()).path("output", "demo.log")
+    # Where torch_npu is installed and CANN is not, `import torch` fails unless it is told to leave torch_npu
+    # alone; the training loads it itself and goes on without.
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    if fault == "logs":
+        # A fault of a device is planted in CANN's log: not in that of the user's own trainings.
+        environment["ASCEND_PROCESS_LOG_PATH"] = str(log.parent)
     script = Path(__file__).parent.parent / "demo" / "training.py"
     child = subprocess.Popen(
-        [sys.executable, "-u", str(script), "--fault", fault],
-        # Where torch_npu is installed and CANN is not, `import torch` fails unless it is told to leave
-        # torch_npu alone; the training loads it itself and goes on without.
-        env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
+        [sys.executable, "-u", str(script), "--fault", fault, "--folder", str(log.parent)],
+        env=environment,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=log.open("ab"),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ascend_tui.baseline import Baseline
-from ascend_tui.commands import FINDINGS, OK, USAGE
+from ascend_tui.commands import FINDINGS, OK, USAGE, inspect_log
 from ascend_tui.commands.inspect_profile import changes, device, links, phases, steps, table
 from ascend_tui.commands.output import data, line, say
 from ascend_tui.inspect import SEVERITIES, Digest, Inspected, inspect, items, severity, verdict
@@ -19,7 +19,11 @@ _SURE, _LIKELY = 0.85, 0.5
 
 
 def inspect_files(
-    words: Sequence[str], as_data: bool, fail_on: str | None, baseline: str | None = None
+    words: Sequence[str],
+    as_data: bool,
+    fail_on: str | None,
+    baseline: str | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> int:
     """Print a result for each file, as JSON lines or as text, beside that of `baseline` where one is named.
 
@@ -31,7 +35,8 @@ def inspect_files(
     if before is not None and before.trouble:
         say(f"the baseline {baseline} {before.trouble}")
         return USAGE
-    for one in inspect((Path(word) for word in words), before.beside if before is not None else None):
+    beside = before.beside if before is not None else None
+    for one in inspect((Path(word) for word in words), beside, settings):
         digest.add(one)
         worst = severity(one.result)
         if fail_on and worst is not None and SEVERITIES.index(worst) >= SEVERITIES.index(fail_on):
@@ -96,7 +101,7 @@ def _lines(result: Any, judged: Mapping[str, Any] | None) -> Iterator[str]:
     if judged is not None:
         yield str(judged.get("reason"))
         yield from _numbers(result)
-    for part in (table, steps, phases, device, links, changes):
+    for part in (inspect_log.read, table, steps, phases, device, links, changes):
         yield from part(result)
     for key in ("advice", "notes", "assumed"):
         value = result.get(key)
@@ -181,6 +186,8 @@ def _item(item: Mapping[str, Any]) -> Iterator[str]:
     step = "" if item.get("step") is None else f", step {item['step']}"
     ranks = f", ranks {', '.join(map(str, item['ranks']))}" if item.get("ranks") else ""
     yield f"{item.get('severity')} {item.get('category')}: {item.get('headline')}{times}{step}{ranks}"
+    for text in inspect_log.details(item):
+        yield f"  {text}"
     for key in ("reason", "source_reason", "evidence", "advice"):
         value = item.get(key)
         for text in [value] if isinstance(value, str) else value or ():

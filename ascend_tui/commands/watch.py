@@ -16,7 +16,7 @@ from ascend_tui.commands.attach_log import AttachLog
 from ascend_tui.commands.output import data, line, refuse, say
 from ascend_tui.commands.plans import tell_plans
 from ascend_tui.commands.ranks import RanksError, of_all
-from ascend_tui.config import Config
+from ascend_tui.config import Config, as_mapping
 from ascend_tui.frame import Frame, json_lines
 from ascend_tui.frozen import frozen
 from ascend_tui.plugin import load_all
@@ -107,6 +107,7 @@ def watch(targets: Sequence[Target], how: Watch, config: Config, joining: Joinin
         budget_share=config.budget_share,
         autostart=config.autostart,
         passive=how.passive,
+        settings=as_mapping(config),
         on_attached=log.took,
     )
     session.add(*targets)

@@ -19,6 +19,8 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -32,6 +34,8 @@ BATCH = 8
 # Of the fault `overflow`: from which step on one channel climbs, from where, how fast, up to where, how long
 # it stays there before it falls to a quarter of that, and what its activation gains.
 CLIMBS_AFTER, FIRST_VALUE, CLIMB, TOP, STAYS, GAIN = 200, 3.0, 1.03, 61500.0, 8, 1.1
+# Of the fault `logs`: the loss scale, and the good steps until it doubles: few, so that one sees it recover.
+FIRST_SCALE, GROWTH_INTERVAL = 65536.0, 12
 # Of the fault `hang`: how long reading a batch takes, and how many there are until it hangs.
 READING_S = 0.15
 BATCHES_PER_EPOCH = 30
@@ -205,6 +209,16 @@ def choose_device() -> torch.device:
     return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
 
 
+def plant_logs(folder: str, device: torch.device, parameters: list[nn.Parameter]) -> Any:
+    """Return what writes the log of the fault `logs`; its file lies beside this one, in no package."""
+    spec = importlib.util.spec_from_file_location("planted_logs", Path(__file__).with_name("planted_logs.py"))
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.PlantedLogs(Path(folder), str(device), parameters, nn.utils.clip_grad_norm_)
+
+
 def let_parent_trace() -> None:
     """Allow the demo's monitor to attach where Yama lets only a parent trace (ptrace_scope 1)."""
     pr_set_ptracer, any_process = 0x59616D61, ctypes.c_ulong(-1)
@@ -220,7 +234,8 @@ def end_with_parent() -> None:
 def main() -> int:
     """Train until the parent is gone."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--fault", choices=("none", "leak", "hang", "overflow"), default="none")
+    parser.add_argument("--fault", choices=("none", "leak", "hang", "overflow", "logs"), default="none")
+    parser.add_argument("--folder", default=".", help="where the fault logs writes its log")
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--no-npu", default="", metavar="WHY", help="leave torch_npu alone")
     options = parser.parse_args()
@@ -241,6 +256,10 @@ def main() -> int:
     scaler = torch.amp.GradScaler(
         device.type, init_scale=1024.0, backoff_factor=0.92, growth_interval=40, enabled=overflows
     )
+    logs: Any = None
+    if options.fault == "logs":
+        logs = plant_logs(options.folder, device, list(model.parameters()))
+        scaler = torch.amp.GradScaler(device.type, init_scale=FIRST_SCALE, growth_interval=GROWTH_INTERVAL)
     kept: list[torch.Tensor] = []
     next_batch: Callable[[], torch.Tensor] = partial(cut_batch, data)
     if options.fault == "hang":
@@ -255,9 +274,17 @@ def main() -> int:
         logits = model(batch[:, :-1])
         loss = functional.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
         optimizer.zero_grad(set_to_none=True)
-        scaler.scale(loss).backward()
+        scaler.scale(loss if logs is None else logs.spoil_loss(loss)).backward()
+        if logs is not None:
+            scaler.unscale_(optimizer)
+            logs.clip_gradients()
         scaler.step(optimizer)
         scaler.update()
+        if logs is not None:
+            scale = scaler.get_scale()
+            logs.end_step(loss, optimizer.param_groups[0]["lr"], scale)
+            # In float32 nothing else would keep it from growing.
+            scaler.set_growth_factor(2.0 if scale < FIRST_SCALE else 1.0)
         if options.fault == "leak":
             # The fault: "keep them for a plot later".
             kept.append(logits.detach().repeat(1, 1, 20))

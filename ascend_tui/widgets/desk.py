@@ -208,11 +208,16 @@ class Desk(Vertical):
             self._summaries[index].display = index in found.lines
         self.redraw()
 
-    def go_to(self, plugin: str, step: int | None) -> None:
-        """Choose the pane of a plugin, and bring a step into sight on every time axis."""
+    def go_to(self, plugin: str, step: int | None, wall_s: float | None = None) -> None:
+        """Choose the pane of a plugin, and bring a step into sight on every time axis.
+
+        Where the step is not known, the plugin's own pane shows what was at that time.
+        """
         for index, pane in enumerate(self.panes):
             pane.go_to(step)
             if pane.loaded.name == plugin:
+                if step is None and wall_s is not None:
+                    pane.go_to_time(wall_s)
                 self.choose(index)
 
     def take(self, snapshots: Mapping[str, Any], view: View) -> None:

@@ -100,6 +100,9 @@ class Pane(Vertical, can_focus=True):
     def go_to(self, step: int | None) -> None:
         """Bring the moment of `step` into sight, if the pane has a time axis; None is live."""
 
+    def go_to_time(self, wall_s: float) -> None:
+        """Bring a moment whose step is not known into sight, in Unix seconds, if the pane has a time axis."""
+
     def set_filter(self, text: str) -> None:
         """Show only what fits `text`, if the pane filters; an empty text shows all."""
 

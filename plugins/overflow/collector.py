@@ -14,6 +14,7 @@ from . import decode
 from .incidents import Fault, bad_faults, is_forward
 from .snapshot import Incident, OverflowSnapshot
 from .state import State, Touched
+from .told import take_told
 from .weights import OF_SPOILT
 
 SAME_S = 10.0
@@ -46,6 +47,12 @@ class OverflowCollector(Collector):
             state.captured = decode.captured(record.data)
         for fault, news in touched:
             self._tell(target, record.wall_s, state, fault, news)
+
+    def on_event(self, event: Event) -> None:
+        """Take what other plugins tell of bad numbers into the stream."""
+        if isinstance(event, Alert) and event.plugin != "overflow" and event.category == "numeric":
+            state = self._targets.setdefault(event.target, State())
+            take_told(state.stream, event, state.newest_step)
 
     def snapshot(self, target: TargetId) -> OverflowSnapshot:
         """Return the incidents, the levels and the newest numbers, also before there are any."""

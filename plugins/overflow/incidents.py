@@ -26,7 +26,7 @@ _ORDER: tuple[LevelName, ...] = ("loss", "gradients", "modules", "ops")
 _GRAVE = ("info", "warning", "error", "fatal")
 
 Key = tuple[str, str, str]
-Group = Literal["bad", "near", "scale", "loss", "zero"]
+Group = Literal["bad", "near", "scale", "loss", "zero", "told"]
 News = Literal["new", "placed", "graver", "back", "more"]
 """Why it was touched.  `placed`: its place is known now; `back`: after clean steps; `more`: no news."""
 
@@ -208,6 +208,8 @@ def _each_once(evidence: Iterable[Message]) -> tuple[Message, ...]:
 def key_of(incident: Incident) -> Key:
     """Return what makes two sightings the same: kind, place and operator."""
     first = incident.first_seen
+    if incident.kind == "told":
+        return ("told", incident.headline.text, "")
     kind = "bad" if incident.kind in ("nan", "inf") else incident.kind
     return (kind, "", "") if first is None else (kind, first.path, first.op)
 

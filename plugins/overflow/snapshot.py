@@ -21,11 +21,13 @@ Kind = Literal[
     "scale_search",
     "scale_collapse",
     "divergence",
+    "told",
 ]
 """What an incident is about.
 
 `loss`, `gradient` and `parameter` are seen where no bad output of a module or operator was; `huge` is
-finite and beyond what a healthy value is; `saturated` was clamped by a chip that knows no Inf.
+finite and beyond what a healthy value is; `saturated` was clamped by a chip that knows no Inf;
+`told` is what another plugin read in the training's log.
 """
 
 Part = Literal["output", "input", "loss", "gradient", "parameter"]

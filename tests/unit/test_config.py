@@ -137,3 +137,65 @@ def test_a_run_root_may_begin_with_a_tilde(file: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOME", "/home/someone")
     file.write_text('run_root = "~/runs"\n')
     assert load(file=file, environment={}).run_root == "/home/someone/runs"
+
+
+def test_keywords_and_globs_of_logs_come_from_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    file.write_text(
+        'log_globs = ["/data/*/train.log", "~/runs/*.txt"]\n'
+        '[log_keywords]\n"expert collapsed" = "error"\n"/lag \\\\d+ s/" = "warning"\n"专家失衡" = "ignore"\n'
+    )
+    found = load(file=file, environment={})
+    assert found.log_keywords == {
+        "expert collapsed": "error",
+        r"/lag \d+ s/": "warning",
+        "专家失衡": "ignore",
+    }
+    assert found.log_globs == ("/data/*/train.log", "/home/someone/runs/*.txt")
+
+
+def test_keywords_and_globs_of_logs_can_come_from_the_environment() -> None:
+    environment = {
+        "XDG_CONFIG_HOME": "/nowhere",
+        "ASCEND_TUI_LOG_KEYWORDS": "expert collapsed=error; a=b=warning;",
+        "ASCEND_TUI_LOG_GLOBS": "/data/*.log:/scratch/out.txt",
+    }
+    found = load(environment=environment)
+    assert found.log_keywords == {"expert collapsed": "error", "a=b": "warning"}
+    assert found.log_globs == ("/data/*.log", "/scratch/out.txt")
+    with pytest.raises(ConfigError, match=r"ASCEND_TUI_LOG_KEYWORDS.*TEXT=SEVERITY"):
+        load(environment={"ASCEND_TUI_LOG_KEYWORDS": "lag"})
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('[log_keywords]\nlag = "bad"', "'lag' has 'bad'"),
+        ("[log_keywords]\nlag = 3", "'lag' has 3"),
+        ('[log_keywords]\n" " = "error"', "nothing that a line could hold"),
+        ('[log_keywords]\n"//" = "error"', "nothing that a line could hold"),
+        ('[log_keywords]\n"/(lag/" = "error"', "'/(lag/' is no regular expression: missing )"),
+        ('[log_keywords]\n"/.*/" = "error"', "matches a line with nothing in it"),
+        ('[log_keywords]\n"' + "x" * 501 + '" = "error"', "longer than 500 characters"),
+        ("log_keywords = 1", "found 1"),
+        ('log_keywords = "lag=error"', "found 'lag=error'"),
+        ('log_globs = "/a.log"', "found '/a.log'"),
+        ('log_globs = ["run.log"]', "'run.log' is no path that begins with / or ~"),
+        ("log_globs = [1]", "1 is no path"),
+        ("log_globs = [" + '"/a",' * 101 + "]", "101 are too many"),
+    ],
+)
+def test_a_wrong_keyword_or_glob_says_which_and_how_it_is_written(file: Path, text: str, said: str) -> None:
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        effective(file=file, environment={})
+    key = "log_keywords" if "log_keywords" in text else "log_globs"
+    known = next(one for one in KNOWN if one.key == key)
+    for part in (str(file), key, known.expected, said, "write it like this"):
+        assert part in str(caught.value)
+
+
+def test_more_keywords_than_are_looked_for_are_an_error(file: Path) -> None:
+    file.write_text("[log_keywords]\n" + "".join(f'"word{n}" = "info"\n' for n in range(201)))
+    with pytest.raises(ConfigError, match="201 are too many, 200 are looked for at most"):
+        effective(file=file, environment={})

@@ -183,7 +183,7 @@ def test_a_folder_of_many_files_reads_each_and_folds(run: Any, tmp_path: Path) -
         "step_trace_time.csv": ("hotspots", "profile", "step_trace_time"),
         "communication.json": ("hotspots", "profile", "communication"),
         "trace_view.json": ("hotspots", "profile", "chrome_trace"),
-        "npu_full.log": ("memory", "log", None),
+        "npu_full.log": ("logs", "log", None),
         "memory_record.csv": ("memory", "memory_series", None),
     }
     assert (digest["kind"], digest["files"], digest["unknown"]) == ("digest", 9, 2)

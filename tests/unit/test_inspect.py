@@ -204,6 +204,9 @@ class BadReader:
     def __init__(self, publish: Any) -> None:
         self.publish = publish
 
+    def configure(self, settings: Any) -> None:
+        """Need none."""
+
     def read(self, path: Path) -> Any:
         raise RuntimeError("cannot read")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
-
-from ascend_tui.judging.oom_text import is_oom
 
 from .events import is_dump
 from .lines import text_of
@@ -13,7 +10,7 @@ from .npu_smi import is_npu_smi
 from .profiler import is_operators, is_record
 from .series import is_series
 
-FileKind = Literal["npu_smi", "events", "memory_record", "operator_memory", "table", "log"]
+FileKind = Literal["npu_smi", "events", "memory_record", "operator_memory", "table"]
 
 _KINDS: dict[FileKind, str] = {
     "npu_smi": "npu_smi",
@@ -21,9 +18,7 @@ _KINDS: dict[FileKind, str] = {
     "memory_record": "memory_series",
     "operator_memory": "memory_series",
     "table": "memory_series",
-    "log": "log",
 }
-_ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 def sniff(head: bytes, name: str) -> str | None:
@@ -45,8 +40,4 @@ def kind_of(head: bytes, name: str) -> FileKind | None:
         return "operator_memory"
     if is_series(text):
         return "table"
-    # A table of somebody else's may hold the words in a cell.
-    if name.lower().endswith((".csv", ".tsv", ".json", ".jsonl", ".md", ".py")):
-        return None
-    plain = _ESCAPE.sub("", text) if "\x1b" in text else text
-    return "log" if any(is_oom(line) for line in plain.splitlines()) else None
+    return None

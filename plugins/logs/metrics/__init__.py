@@ -1,0 +1,1 @@
+"""Numbers that a log prints again and again: which they are, and what they do."""

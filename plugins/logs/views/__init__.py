@@ -1,0 +1,1 @@
+"""The pieces of the pane: lists, stories, and the words of both."""
