@@ -7,16 +7,16 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ascend_tui.plugin import Alert, Collector, Event, Message, Record
 from ascend_tui.target import TargetId
 
-from .episodes import SEVERITIES
-from .folding import key_of
-from .keywords import Keywords
 from .reader import Read, Reader
-from .snapshot import Incident, LogsSnapshot, Source
+from .snapshot import SEVERITIES, Incident, LogsSnapshot, Source, key_of
+
+if TYPE_CHECKING:
+    from .keywords import Keywords
 
 KEPT_STEPS = 4096
 """Moments of which the step is known, by which a line's time tells its step."""
@@ -45,7 +45,10 @@ class LogsCollector(Collector):
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Take the user's words and where else there are logs."""
         words = settings.get("log_keywords")
-        self._keywords = Keywords(words) if words else None
+        if words:
+            from .keywords import Keywords
+
+            self._keywords = Keywords(words)
         self._globs = tuple(settings.get("log_globs") or ())
 
     def on_target(self, target: TargetId) -> None:

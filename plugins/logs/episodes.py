@@ -10,14 +10,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from ascend_tui.plugin import Category, Severity
 from ascend_tui.text import clean
 
 from . import memory_ran_out
 from .blocks import shown
 from .lines import cleaned
 from .sighting import CONTEXT, GENERIC, REASON, Line, Sighting
-from .snapshot import Fact, Incident, Raw
+from .snapshot import SEVERITIES, Fact, Incident, Raw, kind_of
 
 NEAR_LINES = 60
 """Lines of its source after which an episode is over."""
@@ -25,13 +24,6 @@ NEAR_S = 10.0
 """Seconds by the lines' own clock after which it is."""
 MOST_LINES, MOST_SIGHTINGS, MOST_FACTS, MOST_ADVICE = 80, 40, 24, 4
 MOST_CHARACTERS = 400
-SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error", "fatal")
-_KINDS: dict[Category, str] = {
-    "device": "device",
-    "memory_access": "device",
-    "communication": "peers",
-    "timeout": "peers",
-}
 _ANY = ("crash", "other", "usage")
 """Categories of wrappers: what they hold may be anything."""
 
@@ -163,11 +155,6 @@ class Episode:
             step=told.step if told.step is not None else found.step,
             key=f"oom {found.kind}",
         )
-
-
-def kind_of(category: Category) -> str:
-    """Return what categories are of one kind: a device's fault and its access to memory, peers that wait."""
-    return _KINDS.get(category, category)
 
 
 def _is_report(sighting: Sighting) -> bool:

@@ -50,8 +50,10 @@ def json_of(digest: Digest, sources: Sequence[Source] = ()) -> str:
     found = {
         "schema": SCHEMA,
         "plugin": "logs",
-        "incidents": as_json(in_order(digest.incidents)),
-        "metrics": as_json(digest.metrics),
+        "incidents": [
+            {**as_json(one), "context": as_json(one.context)} for one in in_order(digest.incidents)
+        ],
+        "metrics": [{**as_json(one), "points": as_json(one.points)} for one in digest.metrics],
         "templates": as_json(digest.templates),
         "sources": as_json(sources),
         "lines": digest.lines,

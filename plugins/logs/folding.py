@@ -9,10 +9,9 @@ from collections.abc import Callable
 
 from ascend_tui.plugin import Message
 
-from .episodes import MOST_FACTS, SEVERITIES, kind_of
-from .snapshot import Incident, Raw
+from .episodes import MOST_FACTS
+from .snapshot import SEVERITIES, Incident, Key, Raw, key_of, kind_of
 
-Key = tuple[str, str]
 RECENT, SHORT = 8, 20
 """Times of an incident that are remembered; characters, under which lines are the same by chance."""
 MOST = 200
@@ -91,11 +90,6 @@ class Folded:
         del self._known[mildest]
         self._recent.pop(mildest, None)
         return True
-
-
-def key_of(one: Incident) -> Key:
-    """Return what two incidents that are one have in common."""
-    return kind_of(one.category), one.key or one.headline.render()
 
 
 def _into(known: dict[Key, Incident], one: Incident) -> Key:

@@ -6,14 +6,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ascend_tui.frozen import frozen
 from ascend_tui.target import TargetId
 
-from .digest import Digester, Keywords
-from .reading.follow import Follower
 from .snapshot import Digest, Source
 
+if TYPE_CHECKING:
+    from .digest import Digester, Keywords
+
+START_S = 0.4
 LOOK_S = 3.0
 """Between two looks for new files."""
 BLOCK = 1 << 20
@@ -86,6 +89,11 @@ class Reader:
             self.newest = Read(last.digest, last.sources, time.time(), last.caught_up_s, 0.0, told)
 
     def _read(self) -> None:
+        # The rules take a third of a second to compile, for which the first picture does not wait.
+        self._ending.wait(START_S)
+        from .digest import Digester
+        from .reading.follow import Follower
+
         follower = Follower(self._target.pid, self._target.start_ticks, self._globs, FIRST_BYTES)
         digester = Digester(self._keywords, time.localtime().tm_year)
         caught_up_s: float | None = None

@@ -11,6 +11,14 @@ from ascend_tui.plugin import Attribution, Category, Message, Scalar, Severity
 SourceKind = Literal["stdout", "stderr", "plog", "device_log", "launcher", "open_file", "glob", "tee", "file"]
 SourceState = Literal["reading", "waiting", "ended", "deleted", "unreadable", "nothing"]
 """`waiting`: not there yet; `nothing`: nothing can be read here, `why` says what would help."""
+SEVERITIES: tuple[Severity, ...] = ("info", "warning", "error", "fatal")
+Key = tuple[str, str]
+_KINDS: dict[Category, str] = {
+    "device": "device",
+    "memory_access": "device",
+    "communication": "peers",
+    "timeout": "peers",
+}
 MetricTrend = Literal["steady", "not_finite", "missing", "spike", "collapsing", "zero"]
 
 
@@ -63,12 +71,23 @@ class Incident:
     source: int = 0
     line: int = 0
     text: str = ""
-    context: tuple[Raw, ...] = ()
+    context: tuple[Raw, ...] = dataclasses.field(default=(), metadata={"json": False})
+    """The lines around; in files of an export, not in each line of `--json`."""
     by_rank: tuple[tuple[int, str], ...] = ()
     """What each rank was doing, where that differs or says who was first."""
     devices: tuple[int, ...] = ()
     knows: int = dataclasses.field(default=2, metadata={"json": False})
     """How much its headline knows, as in sighting.py."""
+
+
+def kind_of(category: Category) -> str:
+    """Return what categories are of one kind: a device's fault and its access to memory, peers that wait."""
+    return _KINDS.get(category, category)
+
+
+def key_of(one: Incident) -> Key:
+    """Return what two incidents that are one have in common."""
+    return kind_of(one.category), one.key or one.headline.render()
 
 
 @frozen
@@ -88,7 +107,7 @@ class Metric:
     high: float | None = None
     last_wall_s: float | None = None
     unit: str = ""
-    points: tuple[tuple[float, float], ...] = ()
+    points: tuple[tuple[float, float], ...] = dataclasses.field(default=(), metadata={"json": False})
     """(step, value) of the whole run, thinned."""
 
 
@@ -135,7 +154,7 @@ class Digest:
 
     incidents: tuple[Incident, ...] = ()
     metrics: tuple[Metric, ...] = ()
-    templates: tuple[Template, ...] = ()
+    templates: tuple[Template, ...] = dataclasses.field(default=(), metadata={"json": False})
     lines: int = 0
     bytes: int = 0
     ignored: int = 0

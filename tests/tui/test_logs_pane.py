@@ -103,9 +103,7 @@ async def test_the_picture_of_the_design(monitor: Any) -> None:
         assert (pane_of(app).size.width, pane_of(app).size.height) == (58, 17)
 
 
-@pytest.mark.parametrize(
-    ("size", "language"), [((120, 40), "zh_CN"), ((80, 24), "zh_CN"), ((60, 20), "en"), ((200, 50), "en")]
-)
+@pytest.mark.parametrize(("size", "language"), [((120, 40), "zh_CN"), ((60, 20), "en")])
 @pytest.mark.parametrize("zoomed", [False, True])
 @pytest.mark.parametrize("make", [picture, calm, unreadable, many], ids=lambda one: one.__name__)
 async def test_every_part_fits_and_the_choice_is_always_seen(
@@ -131,7 +129,7 @@ async def test_every_part_fits_and_the_choice_is_always_seen(
             await pilot.press("v")
 
 
-@pytest.mark.parametrize("height", [6, 7, 9, 12, 16, 20, 28, 40])
+@pytest.mark.parametrize("height", [6, 9, 16, 40])
 @pytest.mark.parametrize("zoomed", [False, True])
 async def test_a_band_of_any_height_shows_the_worst_and_the_sources(
     monitor: Any, height: int, zoomed: bool
@@ -416,7 +414,7 @@ async def test_far_behind_is_said_where_it_is(monitor: Any) -> None:
         assert str(pane_of(app).border_title).endswith("2.3 s behind · 3 incidents · tee on")
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
 async def test_the_empty_state_teaches(monitor: Any, size: Any) -> None:
     app, controls = monitor(MEMORY, LOGS, *PLAIN[:2])
     async with app.run_test(size=size) as pilot:
@@ -431,7 +429,7 @@ async def test_the_empty_state_teaches(monitor: Any, size: Any) -> None:
         assert pane_of(app).one_line() == "2 Logs  no incident; reading 6 sources"
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
 async def test_nothing_to_read_says_why_and_which_key_helps(monitor: Any, size: Any) -> None:
     app, controls = monitor(MEMORY, LOGS, *PLAIN[:2])
     async with app.run_test(size=size) as pilot:
@@ -604,7 +602,7 @@ async def test_brackets_go_through_the_incidents_in_time(monitor: Any) -> None:
 # Foreign text, and the cost.
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20), (1, 1), (10, 3)])
+@pytest.mark.parametrize("size", [(80, 24), (1, 1)])
 @pytest.mark.parametrize("zoomed", [False, True])
 async def test_hostile_text_is_text(monitor: Any, size: Any, zoomed: bool) -> None:
     app, controls = monitor(LOGS)
@@ -636,7 +634,7 @@ async def test_chinese_lines_are_cut_by_cells(monitor: Any) -> None:
         assert "通信超时" in part(app, "feed")[0]
 
 
-@pytest.mark.parametrize("size", [(120, 40), (80, 24), (60, 20)])
+@pytest.mark.parametrize("size", [(120, 40), (60, 20)])
 @pytest.mark.parametrize("zoomed", [False, True])
 async def test_a_tick_that_brings_nothing_new_paints_nothing_and_a_count_its_digit(
     monitor: Any, size: Any, zoomed: bool, monkeypatch: pytest.MonkeyPatch

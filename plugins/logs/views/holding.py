@@ -8,8 +8,7 @@ from typing import Any
 
 from ascend_tui.text import msgid
 
-from ..folding import key_of
-from ..snapshot import Incident, Metric, Source, Template
+from ..snapshot import Incident, Metric, Source, Template, key_of
 from .figures import grade, when_of
 
 Rank = tuple[float, ...]
