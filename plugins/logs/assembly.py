@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 
 from .blocks import Block
 from .episodes import Episode
@@ -41,6 +41,8 @@ class Assembly:
         stream = (block.source, line.stream)
         frames = self.traces.take(stream, line)
         if frames == ():
+            if plan is not None:
+                plan.is_context = plan.story is None
             return
         is_chained = stream in self.traces.chained
         if frames is not None and python_errors.is_exception(line.body):
@@ -95,10 +97,13 @@ class Assembly:
         plan: Plan | None,
         is_chained: bool,
     ) -> None:
+        if sighting.alone:
+            alone = Episode(block.source, block.now_s)
+            alone.add(line, sighting, block.around(index))
+            self._fold(alone, {line.number: plan})
+            return
         episode = self._episodes.get(stream)
-        if episode is not None and (
-            sighting.alone or episode.is_alone or not (is_chained or episode.fits(line, sighting))
-        ):
+        if episode is not None and not (is_chained or episode.fits(line, sighting)):
             self._close(stream)
             episode = None
         if episode is None and sighting.knows <= GENERIC:
@@ -110,7 +115,6 @@ class Assembly:
                 self._close(next(iter(self._episodes)))
             episode = self._episodes[stream] = Episode(block.source, block.now_s)
         episode.last_s = block.now_s
-        episode.is_alone = sighting.alone
         episode.add(line, sighting, block.around(index))
         if plan is not None:
             self._plan_of[(block.source, line.number)] = plan
@@ -125,16 +129,21 @@ class Assembly:
             best = episode.best
             near = line.source == episode.source and line.number - episode.last_number <= NEAR_LAUNCHER
             same = is_launchers or line.pid in episode.pids or line.rank in episode.ranks
-            if near and same and best is not None and best.knows > GENERIC and not episode.is_alone:
+            if near and same and best is not None and best.knows > GENERIC:
                 return episode
         return None
 
     def _close(self, stream: Hashable) -> None:
         episode = self._episodes.pop(stream)
+        numbers = {line.number for line, _ in episode.sightings}
+        self._fold(episode, {number: self._plan_of.pop((episode.source, number), None) for number in numbers})
+
+    def _fold(self, episode: Episode, plans: Mapping[int, Plan | None]) -> None:
+        """Put an incident to its like, and let the plans of its lines know what they told."""
         incident = episode.incident(with_context=False)
         key = self.folded.add(incident, episode.context) if incident is not None else None
         for line, _ in episode.sightings:
-            plan = self._plan_of.pop((episode.source, line.number), None)
+            plan = plans.get(line.number)
             if plan is not None and incident is not None:
                 if line.number == incident.line:
                     plan.story, plan.is_context = key, False

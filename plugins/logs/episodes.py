@@ -8,6 +8,7 @@ does not fit the kind of fault that is being told begins a new one.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from ascend_tui.text import clean
@@ -24,6 +25,9 @@ NEAR_S = 10.0
 """Seconds by the lines' own clock after which it is."""
 MOST_LINES, MOST_SIGHTINGS, MOST_FACTS, MOST_ADVICE = 80, 40, 24, 4
 MOST_CHARACTERS = 400
+_RUNTIME = re.compile(
+    r"(?:code|ret|result|failed|错误码)\W{0,4}(?:is )?((?:107|207|507)\d{3})\b", re.IGNORECASE
+)
 _ANY = ("crash", "other", "usage")
 """Categories of wrappers: what they hold may be anything."""
 
@@ -34,8 +38,6 @@ class Episode:
     def __init__(self, source: int, now_s: float) -> None:
         """Begin with nothing; `now_s` is when it is read."""
         self.source = source
-        self.is_alone = False
-        """Nothing joins it."""
         self._lines: dict[int, bytes] = {}
         self.sightings: list[tuple[Line, Sighting]] = []
         self.first_s = self.last_s = now_s
@@ -119,7 +121,7 @@ class Episode:
             count=max((n for (key, _), n in self._counts.items() if key == best.key), default=1),
             attribution=best.attribution,
             key=best.key,
-            code=best.code or _code(everyone),
+            code=best.code or _code(everyone) or _number([here.body for here, _ in self.sightings]),
             reason=best.reason or next((one.reason for one in everyone if one.reason), None),
             evidence=_unique([m for one in everyone for m in one.evidence], MOST_ADVICE),
             advice=_unique([m for one in _by_knowledge(everyone) for m in one.advice], MOST_ADVICE),
@@ -183,6 +185,12 @@ def _code(sightings: Sequence[Sighting]) -> str:
     """Return the code that tells most: that of torch_npu's trailer is a wrapper's."""
     codes = sorted((one.code for one in sightings if one.code), key=lambda code: code.startswith("ERR"))
     return codes[0] if codes else ""
+
+
+def _number(bodies: Sequence[str]) -> str:
+    """Return the runtime's number that a line gives where none is told otherwise: retcode:507015."""
+    found = next(filter(None, (_RUNTIME.search(body[:2000]) for body in bodies)), None)
+    return found[1] if found else ""
 
 
 def _numbers(*lists: Sequence[int | None]) -> tuple[int, ...]:

@@ -145,7 +145,7 @@ class Plans:
     def _learn(self, block: Block, index: int) -> Plan:
         """Decide what is to be done with the lines of a new key, by one of them."""
         text = cleaned(block.raws[index])
-        if is_scale_line(text):
+        if is_scale_line(text) and not python_errors.is_exception(text.lstrip()):
             return Plan("scale")
         is_asked = self._is_special(text)
         if not is_asked and not metric_lines.is_metric(text):

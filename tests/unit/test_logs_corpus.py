@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from ascend_tui_plugins.logs.digest import Digester
 from ascend_tui_plugins.logs.from_files import read
 
 from ascend_tui.frame import as_json
@@ -298,3 +299,67 @@ def test_lines_of_a_healthy_training_around_an_incident_change_nothing(name: str
     before = [(one["category"], one["severity"], one["headline"], one["ranks"]) for one in told(name)]
     after = as_json(read(copy))["incidents"]
     assert [(one["category"], one["severity"], one["headline"], one["ranks"]) for one in after] == before
+
+
+def digest(*lines: str) -> list[tuple[str, str, str, tuple[int, ...]]]:
+    digester = Digester(year=2031)
+    digester.feed(0, "\n".join(lines).encode() + b"\n", 0.0)
+    digester.settle()
+    return [
+        (one.severity, one.category, one.headline.render(), one.ranks) for one in digester.result().incidents
+    ]
+
+
+HCCL = "HCCL(33,python3):2031-03-02-01:02:03.111.222 [a.cc:6][33][TaskExecStage]"
+
+
+def test_a_heartbeat_is_no_part_of_the_timeout_beside_it() -> None:
+    assert digest(
+        f"[ERROR] {HCCL}[Timeout][Host]Task run failed, base information is streamID:[9], taskID[3],"
+        " tag[ReduceScatter_10.1.1.1%eth0_60000_0_170], AlgType(level 0-1-2):[ring].",
+        f"[INFO] {HCCL}[HeartbeatAbnormal]local rank [10.1.1.1/6]: crimer rank [10.1.1.2/2] status[LOST]"
+        " by informer rank [10.1.1.3/3]",
+        f"[ERROR] {HCCL}[Timeout][Host]Task run failed, groupRank information is group:[g], user define"
+        " information[], rankSize[16], rankId[6].",
+    ) == [
+        (
+            "warning",
+            "communication",
+            "heartbeat lost: the process at 10.1.1.2/2 has ended, or its network is down",
+            (2,),
+        ),
+        ("fatal", "timeout", "HCCL operator ReduceScatter timed out: it waited for other ranks", (6,)),
+    ]
+
+
+def test_versions_that_do_not_fit_are_no_part_of_the_fault_behind_them() -> None:
+    found = digest(
+        "[W a.ts:12] Warning: The NPU driver version 1.0 does not match CANN 9.0.0. (function operator())",
+        "RuntimeError: f:a/b.cpp:45 NPU function error: AclrtSynchronizeDevice, error code is 507014",
+    )
+    assert [(one[0], one[1]) for one in found] == [("warning", "configuration"), ("fatal", "device")]
+
+
+def test_a_wrapper_of_python_is_not_the_reason() -> None:
+    (one,) = digest(
+        "Traceback (most recent call last):",
+        '  File "/work/run.py", line 12, in <module>',
+        "    y = torch.nonzero(x)",
+        "RuntimeError: call aclnnNonzero failed, detail:EZ9999: Inner Error!",
+        "EZ9999: [PID: 7] 2031-02-16-12:18:25.258.321 Cannot find bin of op NonZero, integral key is 0/1/.",
+    )
+    assert one[2] == "no compiled kernel of operator NonZero is installed for this chip and these types"
+    (one,) = digest(
+        "[rank5]: RuntimeError: [1] HCCL error in: ../torch_npu/csrc/distributed/ProcessGroupHCCL.cpp:64",
+        "[rank5]: EI0002: 2031-10-11-09:12:00.412.318 The wait execution of the Notify register times out.",
+    )
+    assert one[1:] == (
+        "timeout",
+        "a collective timed out: the notify of another rank did not come (EI0002)",
+        (5,),
+    )
+
+
+def test_a_number_of_the_runtime_in_chinese_words() -> None:
+    (one,) = digest("2031-01-02 03:06:06 [ERROR] 算子 MatMul 执行失败，错误码 507015，设备 2")
+    assert one[:3] == ("fatal", "device", "The aicore execution is abnormal (507015)")

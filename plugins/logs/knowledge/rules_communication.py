@@ -78,6 +78,7 @@ def heartbeat(line: Line) -> Found:
         advice=(_BEAT_ADVICE,),
         facts=tuple(facts),
         rank=number(found["id"]),
+        alone=True,
     )
 
 

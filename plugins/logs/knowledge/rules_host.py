@@ -223,6 +223,7 @@ RULES: tuple[Row, ...] = (
         key="versions",
         attribution="likely",
         advice=(_VERSION_DO,),
+        alone=True,
         flags=re.IGNORECASE,
     ),
 )

@@ -21,11 +21,13 @@ _RESULT = re.compile(r"\bret[cC]ode ?= ?(?P<ret>0x[0-9a-fA-F]{1,8})(?:, ?\[(?P<s
 _REASON = re.compile(r"\breason ?= ?\[?(?P<says>[^\[\]\n]{1,160}?)(?=\]|\[FUNC|\.?\s*$|, )")
 _RUNTIME_CALL = re.compile(r"\[FUNC:|\b(?:rt|acl)[A-Z]\w{2,80} execut\w{1,4} fail")
 _WRAPPED = re.compile(
-    r"(?:error code(?: is)?:? ?|[eE]rr(?:or)?[cC]ode ?[=:] ?|runtime result ?= ?|\brt_?ret(?:code)?[:=] ?"
+    r"(?:错误码[:： =]{0,3}|error code(?: is)?:? ?"
+    r"|[eE]rr(?:or)?[cC]ode ?[=:] ?|runtime result ?= ?|\brt_?ret(?:code)?[:=] ?"
     r"|\bretcode: ?(?=[125]07)|(?:[Ff]ail|[Ee]rror).{0,60}\b(?:ret\w{0,8}|result) ?[=:\[(] ?(?=[125]07)"
     r"|failed: (?=[125]07\d{3}\s{0,3}(?:$|[(\[,])))(?P<number>[1-5]\d{5})\b"
 )
 """A bare number behind a word is none: `result = 100000` is what a program counts."""
+_NUMBER_WORDS = ("error code", "rrorCode", "rrCode", "result", "retcode", "failed: ", "ret", "错误码")
 _CALLED = re.compile(
     r"(?:function error: |^|\] |: )(?:call )?(?P<call>(?:c10_npu::acl::|at_npu::\w{1,40}::)?"
     r"(?:[Aa]cl|rt|hal|aclnn)\w{2,80})\b"
@@ -112,7 +114,7 @@ def reason(line: Line) -> Found:
 
 def numbered(line: Line) -> Found:
     """Tell what a number means that a call gave back: `error code is 507035`, `runtime result = 507046`."""
-    text = near(line.text, ("error code", "rrorCode", "rrCode", "result", "retcode", "failed: ", "ret"))
+    text = near(line.text, _NUMBER_WORDS)
     found = _WRAPPED.search(text)
     known = codes.acl(found["number"]) if found else None
     if known is None:
@@ -214,7 +216,7 @@ _ADVICE_NEEDLES = (
 )
 _NUMBER_NEEDLES = (
     "error code|rrorCode|rrCode|rrcode|retcode|failed: |runtime result|result =|result=|result:|result("
-    "|ret=|ret:|ret[|ret(|rt_ret"
+    "|ret=|ret:|ret[|ret(|rt_ret|错误码"
 )
 RULES: tuple[tuple[tuple[str, ...], Rule], ...] = (
     (("estroy", "not in current c", "not in the current c"), teardown),

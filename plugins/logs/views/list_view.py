@@ -103,7 +103,10 @@ def _incident_lines(one: Incident, around: Around) -> tuple[Line, ...]:
     sign, word, role = severity_of(one.severity)
     room, columns = _incident_columns(around.cells)
     of_severity = _of_severity()
-    first, *more = fold(sentence(one.headline), room) or [""]
+    said = sentence(one.headline)
+    first = fold(said, room)[0]
+    # Not what was folded: a word that is longer than a line was broken.
+    rest = said[len(first) :].lstrip(" ")
     line: list[Span] = [
         (left(fit(f"{sign} {word}", of_severity), of_severity), role),
         (right(tally(one.count), _OF_COUNT), "bold" if one.count > 1 else ""),
@@ -117,16 +120,15 @@ def _incident_lines(one: Incident, around: Around) -> tuple[Line, ...]:
     }
     line += [(in_column(texts[column.key], column), "") for column in columns]
     is_async = one.attribution == "async"
-    if not more and not is_async:
+    if not rest and not is_async:
         return (line,)
     indent = " " * (of_severity + _OF_COUNT + 2)
     # Nothing stands at its right but this word.
     ends = f" {tr(ASYNC)}" if is_async else ""
     room = max(around.cells - width(indent) - width(ends), 1)
-    under = fold(" ".join(more), room) or [""]
+    under = fold(rest, room)
     if len(under) >= around.most_lines:
         kept = around.most_lines - 2
-        rest = " ".join(more)
         for told in under[:kept]:
             rest = rest[len(told) :].lstrip(" ")
         under = [*under[:kept], fit(rest, room)]
