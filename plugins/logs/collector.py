@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ascend_tui.plugin import Alert, Collector, Event, Message, Record
 from ascend_tui.target import TargetId
 
-from .reader import Read, Reader
-from .snapshot import SEVERITIES, Incident, LogsSnapshot, Source, key_of
+from .reader import FIRST_BYTES, Read, Reader
+from .snapshot import SEVERITIES, Incident, Key, LogsSnapshot, Source, key_of
 
 if TYPE_CHECKING:
     from .keywords import Keywords
@@ -22,6 +22,7 @@ KEPT_STEPS = 4096
 """Moments of which the step is known, by which a line's time tells its step."""
 BEHIND_S = 2.0
 """From here on what waits to be read is said to be late."""
+MOST_PUBLISHED = 2000
 LATE_S = 5.0
 """What is older than the first moment without a backlog by so much was there before."""
 
@@ -39,6 +40,7 @@ class LogsCollector(Collector):
     def __init__(self, publish: Callable[[Event], None]) -> None:
         super().__init__(publish)
         self._targets: dict[TargetId, _Target] = {}
+        self._published: dict[tuple[Key, str, str], TargetId] = {}
         self._keywords: Keywords | None = None
         self._globs: tuple[str, ...] = ()
 
@@ -54,7 +56,9 @@ class LogsCollector(Collector):
     def on_target(self, target: TargetId) -> None:
         """Begin to read the logs of a target."""
         if target not in self._targets:
-            self._targets[target] = _Target(Reader(target, self._globs, self._keywords))
+            # Ranks share the past among them: one interpreter reads it for all.
+            share = FIRST_BYTES // (len(self._targets) + 1)
+            self._targets[target] = _Target(Reader(target, self._globs, self._keywords, share))
 
     def on_record(self, target: TargetId, record: Record) -> None:
         """Take a piece of output that the tee sent, or learn which streams it has."""
@@ -80,6 +84,8 @@ class LogsCollector(Collector):
         """Publish what is new since the tick before."""
         for target, known in self._targets.items():
             for incident, step in known.news():
+                if not self._is_first(target, incident):
+                    continue
                 self.publish(
                     Alert(
                         target,
@@ -94,6 +100,16 @@ class LogsCollector(Collector):
                         incident.attribution,
                     )
                 )
+
+    def _is_first(self, target: TargetId, one: Incident) -> bool:
+        """Tell whether no other target has told it: ranks often write into one file."""
+        name = (key_of(one), one.severity, one.text)
+        if self._published.get(name, target) != target:
+            return False
+        if len(self._published) >= MOST_PUBLISHED:
+            self._published.clear()
+        self._published[name] = target
+        return True
 
     def on_gone(self, target: TargetId) -> None:
         """Read what was written last, then stop."""

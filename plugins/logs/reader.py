@@ -50,8 +50,15 @@ class Read:
 class Reader:
     """Read what a process writes, and keep the newest digest of it ready."""
 
-    def __init__(self, target: TargetId, globs: Sequence[str] = (), keywords: Keywords | None = None) -> None:
-        """Begin at once, in a thread of its own."""
+    def __init__(
+        self,
+        target: TargetId,
+        globs: Sequence[str] = (),
+        keywords: Keywords | None = None,
+        first_bytes: int = FIRST_BYTES,
+    ) -> None:
+        """Begin at once, in a thread of its own; of what is there already take the last `first_bytes`."""
+        self._first_bytes = first_bytes
         self.newest: Read | None = None
         self._target, self._globs, self._keywords = target, globs, keywords
         self._teed: deque[tuple[str, str, int]] = deque(maxlen=MOST_TEED)
@@ -94,7 +101,7 @@ class Reader:
         from .digest import Digester
         from .reading.follow import Follower
 
-        follower = Follower(self._target.pid, self._target.start_ticks, self._globs, FIRST_BYTES)
+        follower = Follower(self._target.pid, self._target.start_ticks, self._globs, self._first_bytes)
         digester = Digester(self._keywords, time.localtime().tm_year)
         caught_up_s: float | None = None
         looked = shown = -LOOK_S

@@ -33,6 +33,7 @@ SHOTS = (
     ("help-120x40", (120, 40), "?", "en"),
     ("live-120x40-zh", (120, 40), "", "zh_CN"),
 )
+LOGS = (("logs-120x40", (120, 40), "4", "en"), ("logs-80x24-zh", (80, 24), "4", "zh_CN"))
 HANGS = (("hang-120x40", (120, 40), "", "en"), ("hang-80x24-zh", (80, 24), "", "zh_CN"))
 
 
@@ -54,15 +55,17 @@ async def take(pid: int, shots: Sequence[tuple[str, tuple[int, int], str, str]])
 
 
 def main() -> int:
-    """Start the training that leaks and the one that hangs, and take all pictures of them."""
+    """Start a training for each fault, and take all pictures of it."""
     FOLDER.mkdir(exist_ok=True)
     # As the demo does: where torch_npu is installed and CANN is not, `import torch` would fail.
     env = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     # From a folder of no name: the pictures show the paths of a training.
     job = tempfile.TemporaryDirectory(prefix="job-")
     training = shutil.copy(TRAINING, Path(job.name, "train.py"))
-    for fault, shots in (("leak", SHOTS), ("hang", HANGS)):
+    shutil.copy(TRAINING.with_name("planted_logs.py"), job.name)
+    for fault, shots in (("leak", SHOTS), ("logs", LOGS), ("hang", HANGS)):
         command = [sys.executable, "-u", training, "--fault", fault]
+        command += ["--folder", job.name] if fault == "logs" else []
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE) as child:
             assert child.stdout is not None
             child.stdout.readline()

@@ -94,6 +94,27 @@ def test_what_gets_graver_is_told_again(watched: tuple[LogsCollector, Script, li
     assert [one.severity for one in told if isinstance(one, Alert)] == ["warning", "fatal"]
 
 
+def test_what_ranks_write_into_one_file_is_one_alert(
+    watched: tuple[LogsCollector, Script, list[Event]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collector, reader, told = watched
+    shares: list[int] = []
+
+    def make(target: TargetId, globs: Any, keywords: Any, first_bytes: int) -> Script:
+        shares.append(first_bytes)
+        return reader
+
+    monkeypatch.setattr(module, "Reader", make)
+    collector.on_target(TargetId(4712, 99))
+    collector.on_target(TargetId(4713, 99))
+    assert shares == [32 << 20, (64 << 20) // 3]
+    reader.newest = read()
+    collector.on_tick(201.0)
+    reader.newest = read(incident(at_s=205.2, text="it broke here"), at_s=206.0)
+    collector.on_tick(206.0)
+    assert [one.target.pid for one in told if isinstance(one, Alert)] == [4711]
+
+
 def test_history_is_shown_and_is_no_alert(watched: tuple[LogsCollector, Script, list[Event]]) -> None:
     collector, reader, told = watched
     reader.newest = read(incident(at_s=120.0), caught=False)

@@ -11,7 +11,7 @@ from ..snapshot import Raw, Source
 from .figures import fit_end, plain, right, source_at, source_name
 
 KEY = "▸"
-_MOST_LINES, _MOST_CHARACTERS, _MOST_ROWS = 60, 600, 4
+_MOST_LINES, _MOST_CHARACTERS, _MOST_ROWS, _MOST_INDENT = 60, 600, 4, 12
 
 
 def lines_of(context: Sequence[Raw], sources: Sequence[Source], cells: int) -> list[Line]:
@@ -28,9 +28,13 @@ def lines_of(context: Sequence[Raw], sources: Sequence[Source], cells: int) -> l
             name = source_name(source_at(one.source, sources)) or f"#{one.source}"
             lines.append([(fit_end(name, max(cells - 2, 8)), "dim")])
             before = one.source
-        parts = fold(plain(one.text, _MOST_CHARACTERS), room) or [""]
+        text = plain(one.text, _MOST_CHARACTERS)
+        # Folding would take it away, and a traceback is read by it.
+        indent = " " * min(len(text) - len(text.lstrip(" ")), _MOST_INDENT, room // 4)
+        parts = [indent + part for part in fold(text.strip(" "), room - len(indent))]
         if len(parts) > _MOST_ROWS:
-            parts = [*parts[: _MOST_ROWS - 1], fit(" ".join(parts[_MOST_ROWS - 1 :]), room)]
+            rest = " ".join(part.strip(" ") for part in parts[_MOST_ROWS - 1 :])
+            parts = [*parts[: _MOST_ROWS - 1], indent + fit(rest, room - len(indent))]
         role = "bad" if one.is_key else ""
         mark = f"{KEY} " if one.is_key else "  "
         number = str(one.number) if one.number > 0 else ""
