@@ -39,9 +39,13 @@ def sniff(head: bytes, name: str) -> str | None:
     if packed:
         head = _unpacked(head, packed)
     sample = head[:LOOKED_AT_BYTES]
+    is_named = any(suffix in _NAMES for suffix in Path(plain_name).suffixes)
+    # Of a packed log that is cut short nothing may be left to look at; reading it says what is wrong.
+    if is_named and packed and not sample:
+        return "log"
     if not sample or _is_binary(sample):
         return None
-    if any(suffix in _NAMES for suffix in Path(plain_name).suffixes):
+    if is_named:
         return "log"
     if _NO_LOG.search(plain_name):
         return None

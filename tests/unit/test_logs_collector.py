@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 from typing import Any
 
 import pytest
 from ascend_tui_plugins.logs import collector as module
 from ascend_tui_plugins.logs.collector import LogsCollector
+from ascend_tui_plugins.logs.from_files import sniff
 from ascend_tui_plugins.logs.reader import Read
 from ascend_tui_plugins.logs.snapshot import Digest, Incident, Source
 
@@ -187,3 +189,11 @@ def test_a_file_is_read_by_the_same_engine(tmp_path: Path) -> None:
     path.write_text("step 1 loss 2.5\n" * 3 + "[ERROR] Socket gone\n")
     found = LogsCollector(lambda event: None).read(path)
     assert found.lines == 4
+
+
+def test_a_packed_log_that_is_cut_short_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "train.log.gz"
+    path.write_bytes(gzip.compress(b"[ERROR] it broke at step 3\n" * 4000)[:40])
+    assert sniff(path.read_bytes(), path.name) == "log"
+    with pytest.raises(OSError, match="damaged"):
+        LogsCollector(lambda event: None).read(path)
