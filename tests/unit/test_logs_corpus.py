@@ -343,7 +343,7 @@ def test_versions_that_do_not_fit_are_no_part_of_the_fault_behind_them() -> None
 def test_a_wrapper_of_python_is_not_the_reason() -> None:
     (one,) = digest(
         "Traceback (most recent call last):",
-        '  File "/work/run.py", line 12, in <module>',
+        '  File "/data/job/run.py", line 12, in <module>',
         "    y = torch.nonzero(x)",
         "RuntimeError: call aclnnNonzero failed, detail:EZ9999: Inner Error!",
         "EZ9999: [PID: 7] 2031-02-16-12:18:25.258.321 Cannot find bin of op NonZero, integral key is 0/1/.",

@@ -8,7 +8,7 @@ import pytest
 from ascend_tui_plugins.logs.knowledge import python_errors
 from ascend_tui_plugins.logs.sighting import GENERIC, REASON, SPECIFIC, Line, Sighting
 
-OWN = 'File "/work/run/train.py", line 12, in main\nloss = step(batch)'
+OWN = 'File "/data/job/run/train.py", line 12, in main\nloss = step(batch)'
 MODULE = (
     'File "/usr/lib/python3.10/site-packages/torch/nn/modules/module.py", line 1553, in _call_impl\n'
     "return forward_call(*args, **kwargs)"
@@ -17,7 +17,7 @@ CALL = (
     'File "/usr/lib/python3.10/site-packages/mine/attention.py", line 77, in forward\n'
     "return torch_npu.npu_rotary_mul(x, cos, sin)"
 )
-WAIT = 'File "/work/run/train.py", line 40, in log\nvalue = loss.item()'
+WAIT = 'File "/data/job/run/train.py", line 40, in log\nvalue = loss.item()'
 
 
 def seen(exception: str, *frames: str) -> Sighting:
@@ -76,7 +76,7 @@ def test_an_exception_is_of_the_kind_that_its_words_say(exception: str, category
     assert told.severity in ("error", "fatal")
     assert python_errors.is_exception(exception)
     is_launcher = category == "crash" and told.knows == GENERIC
-    assert dict(told.facts).get("place") == (None if is_launcher else "/work/run/train.py:12 in main")
+    assert dict(told.facts).get("place") == (None if is_launcher else "/data/job/run/train.py:12 in main")
 
 
 def test_the_headline_is_what_the_exception_says_with_its_numbers() -> None:
@@ -87,7 +87,7 @@ def test_the_headline_is_what_the_exception_says_with_its_numbers() -> None:
 
 
 def test_an_assertion_without_words_tells_its_line() -> None:
-    told = seen("AssertionError", 'File "/work/a.py", line 3, in check\nassert x.shape == y.shape')
+    told = seen("AssertionError", 'File "/data/job/a.py", line 3, in check\nassert x.shape == y.shape')
     assert told.headline.render() == "AssertionError: assert x.shape == y.shape"
 
 
@@ -134,13 +134,13 @@ def test_a_division_by_zero_is_the_loss_scale_only_where_a_scaler_divides(
 @pytest.mark.parametrize(
     ("frames", "place"),
     [
-        ((OWN, MODULE), "/work/run/train.py:12 in main"),
-        ((OWN, CALL, MODULE), "/work/run/train.py:12 in main"),
+        ((OWN, MODULE), "/data/job/run/train.py:12 in main"),
+        ((OWN, CALL, MODULE), "/data/job/run/train.py:12 in main"),
         ((MODULE, CALL, MODULE), "/usr/lib/python3.10/site-packages/mine/attention.py:77 in forward"),
         ((MODULE,), "/usr/lib/python3.10/site-packages/torch/nn/modules/module.py:1553 in _call_impl"),
         (
             ('File "/usr/lib/python3.10/runpy.py", line 86, in _run_code', OWN),
-            "/work/run/train.py:12 in main",
+            "/data/job/run/train.py:12 in main",
         ),
         (
             ('File "/opt/vllm/vllm/engine.py", line 5, in run', 'File "<string>", line 1'),

@@ -387,7 +387,7 @@ def test_lines_behind_a_report_add_the_kernel_the_block_and_the_first_frame_of_o
     lines = [
         "======    at 0x12c0c0012000 on GM when writing data in Mul_ab1b6750d7f510985325b603cb06dc8b_0",
         "======    by thread (1,0,0) in block aiv(0-3) on device 2",
-        "======    #3 /work/src/mul.cpp:44:9",
+        "======    #3 /data/job/src/mul.cpp:44:9",
     ]
     facts = {name: value for text in lines for name, value in told(text).facts}
     assert facts == {
@@ -396,7 +396,7 @@ def test_lines_behind_a_report_add_the_kernel_the_block_and_the_first_frame_of_o
         "block": "aiv(0-3)",
         "thread": "1,0,0",
         "device": 2,
-        "place": "/work/src/mul.cpp:44:9",
+        "place": "/data/job/src/mul.cpp:44:9",
     }
     assert {told(text).knows for text in lines} == {CONTEXT}
 
