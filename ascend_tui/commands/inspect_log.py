@@ -31,6 +31,9 @@ def details(item: Mapping[str, Any]) -> Iterator[str]:
         yield f"host noticed at: {item['place']} (asynchronous: not the cause)"
     elif item.get("place"):
         yield f"at: {item['place']}"
+    devices = item.get("devices")
+    if devices:
+        yield f"device {', '.join(map(str, devices))}"
     facts = item.get("facts")
     if isinstance(facts, list) and facts:
         yield ", ".join(

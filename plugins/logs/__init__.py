@@ -14,7 +14,9 @@ PLUGIN = Plugin(
         Command(
             name="tee",
             title=msgid("tee the output"),
-            cost=msgid("under 3 us for each write of stdout or stderr, for an hour at most"),
+            cost=msgid(
+                "under 3 us for each write of stdout or stderr, up to 0.5 s at its exit; for an hour at most"
+            ),
             lease=Lease(steps=1_000_000, seconds=3600.0),
             hotkey="W",
             words=("on", "off"),

@@ -52,7 +52,7 @@ class OverflowCollector(Collector):
         """Take what other plugins tell of bad numbers into the stream."""
         if isinstance(event, Alert) and event.plugin != "overflow" and event.category == "numeric":
             state = self._targets.setdefault(event.target, State())
-            take_told(state.stream, event, state.newest_step)
+            take_told(state.stream, event)
 
     def snapshot(self, target: TargetId) -> OverflowSnapshot:
         """Return the incidents, the levels and the newest numbers, also before there are any."""

@@ -58,11 +58,6 @@ class State:
         self._looked: Rows | None = None
         self._waiting: list[tuple[Finding, Rows, float]] = []
 
-    @property
-    def newest_step(self) -> int:
-        """Return the newest step of which anything was told, -1 before the first."""
-        return self._told_to
-
     # A pulse.
 
     def take_pulse(self, pulse: Pulse, wall_s: float) -> list[Touched]:

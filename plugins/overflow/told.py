@@ -14,12 +14,15 @@ _FROM_LOG = Message("the training's log tells it; its lines are in the logs pane
 _GROUPS = ("bad", "loss", "scale", "zero")
 
 
-def take_told(stream: Stream, alert: Alert, newest_step: int) -> Fault:
+def take_told(stream: Stream, alert: Alert) -> Fault | None:
     """Put an alert of another plugin into the stream, or beside what is known of that step already.
 
-    `newest_step` stands in where the alert has no step of the training's own count.
+    None where the step is not known by our count, as without a shim: the stream is one of steps, and none
+    is made up.
     """
-    step = alert.step if alert.step is not None else max(newest_step, 0)
+    step = alert.step
+    if step is None:
+        return None
     for fault in reversed(stream.faults):
         one = fault.incident
         if (

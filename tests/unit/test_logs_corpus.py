@@ -332,6 +332,17 @@ def test_a_heartbeat_is_no_part_of_the_timeout_beside_it() -> None:
     ]
 
 
+def test_two_places_whose_heartbeat_is_lost_are_two() -> None:
+    found = digest(
+        *(
+            f"[INFO] {HCCL}[HeartbeatAbnormal]local rank [10.1.1.1/6]: crimer rank [10.1.1.{n}/{n}]"
+            " status[LOST] by informer rank [10.1.1.3/3]"
+            for n in (2, 4, 2)
+        )
+    )
+    assert [(ranks, "10.1.1.2/2" in said) for _, _, said, ranks in found] == [((2,), True), ((4,), False)]
+
+
 def test_versions_that_do_not_fit_are_no_part_of_the_fault_behind_them() -> None:
     found = digest(
         "[W a.ts:12] Warning: The NPU driver version 1.0 does not match CANN 9.0.0. (function operator())",

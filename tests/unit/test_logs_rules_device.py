@@ -489,7 +489,8 @@ def test_a_heartbeat_is_told_at_any_level(status: str, says: str, level: str) ->
         " [8][TaskExecStage][HeartbeatAbnormal]local rank"
         f" [10.0.0.1/1]: crimer rank [10.0.0.2/5] status[{status}] by informer rank [10.0.0.3/3]"
     )
-    assert (seen.rank, seen.severity, seen.category, seen.key) == (5, level, "communication", "heartbeat")
+    assert (seen.rank, seen.severity, seen.category) == (5, level, "communication")
+    assert seen.key == "heartbeat 10.0.0.2/5"
     assert says in seen.headline.render()
     assert dict(seen.facts) == {"first_bad": "10.0.0.2/5", "informer": "10.0.0.3/3"}
 

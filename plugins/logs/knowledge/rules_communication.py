@@ -73,7 +73,8 @@ def heartbeat(line: Line) -> Found:
         severity="error" if line.level in ("error", "fatal") else severity,
         headline=Message.of(words.text, place=place),
         knows=REASON,
-        key="heartbeat",
+        # Another place is another fault, of which the first bad one must not hide the second.
+        key=f"heartbeat {place}",
         attribution="likely",
         advice=(_BEAT_ADVICE,),
         facts=tuple(facts),
