@@ -173,7 +173,8 @@ class _Target:
             if grade == 0 or (is_first and (one.last_wall_s or 0) < read.at_s - LATE_S):
                 continue
             if before is None or grade > before[0]:
-                found.append((one, self.step_at(one.last_wall_s)))
+                began = self.step_at(one.first_wall_s) if before is None else None
+                found.append((one, self.step_at(one.last_wall_s) if began is None else began))
         return found
 
     def snapshot(self) -> LogsSnapshot:

@@ -38,7 +38,7 @@ def take_told(stream: Stream, alert: Alert) -> Fault | None:
         headline=alert.headline,
         step=step,
         ranks=alert.ranks,
-        count=alert.count,
+        # How often is not followed here: an alert comes when something is new or graver.
         attribution=alert.attribution,
         first_step=step,
         wall_s=alert.wall,

@@ -79,7 +79,7 @@ def test_a_new_incident_is_an_alert_once_at_the_step_of_its_time(
         pulse(collector, step, 190.0 + step)
     reader.newest = read()
     collector.on_tick(201.0)
-    reader.newest = read(incident(at_s=205.2), at_s=206.0)
+    reader.newest = read(incident(at_s=205.2, last_wall_s=205.9), at_s=206.0)
     collector.on_tick(206.0)
     reader.newest = read(incident(at_s=205.2, count=5), at_s=207.0)
     collector.on_tick(207.0)
